@@ -12,8 +12,10 @@
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/forget_map.h"
 #include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/pooled_map.h"
 #include "kernels/cuda/maps/sampled_rows.h"
+#include "kernels/cuda/maps/strip_map.h"
 #include "kernels/cuda/steps/gate_scan.h"
 #include "kernels/cuda/steps/step_gradients.h"
 #include "kernels/cuda/steps/steps.h"
@@ -155,6 +157,11 @@ Status prepare_mixing_head(const MixingHead& /*head*/, void* /*tables*/, Stream 
 }
 std::size_t mixing_map_workspace_bytes(const MixingMap& /*map*/) { return 0; }
 Status mixing_map(const MixingMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
+Status mixing_strip(const MixingStrip& /*strip*/, Stream /*stream*/) { return Status::unavailable; }
+std::size_t mixing_statistics_workspace_bytes(const MixingHead& /*head*/) { return 0; }
+Status mixing_statistics(const MixingStatistics& /*statistics*/, Stream /*stream*/) { return Status::unavailable; }
+std::size_t strip_map_workspace_bytes(const StripMap& /*map*/) { return 0; }
+Status strip_map(const StripMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
 std::size_t forget_map_workspace_bytes(const ForgetMap& /*map*/) { return 0; }
 Status forget_map(const ForgetMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
 Status log_normalizer_without_gate(const MapHead& /*head*/, std::int64_t /*row_begin*/, std::int64_t /*row_end*/,
@@ -163,7 +170,9 @@ Status log_normalizer_without_gate(const MapHead& /*head*/, std::int64_t /*row_b
 }
 std::size_t lagged_products_workspace_bytes(const LaggedProducts& /*products*/) { return 0; }
 Status lagged_products(const LaggedProducts& /*products*/, Stream /*stream*/) { return Status::unavailable; }
-std::size_t sampled_rows_workspace_bytes(std::int64_t /*length*/, int /*rows*/, int /*count*/) { return 0; }
+std::size_t sampled_rows_workspace_bytes(std::int64_t /*length*/, int /*rows*/, int /*count*/, bool /*mixing*/) {
+  return 0;
+}
 Status sampled_rows(const SampledRows& /*rows*/, Stream /*stream*/) { return Status::unavailable; }
 std::size_t attention_statistics_workspace_bytes(std::int64_t /*length*/, int /*count*/) { return 0; }
 Status attention_statistics(const AttentionStatistics& /*statistics*/, Stream /*stream*/) {

@@ -17,8 +17,10 @@
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/forget_map.h"
 #include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/pooled_map.h"
 #include "kernels/cuda/maps/sampled_rows.h"
+#include "kernels/cuda/maps/strip_map.h"
 #include "tests/bench/kernels_bench.h"
 
 namespace foxscope::bench {
@@ -100,15 +102,6 @@ struct MapBenchHead {
   }
 };
 
-/// Tokens of a vocabulary of 50,000, the n-th as frequent as 1 / n.
-std::vector<std::int32_t> random_tokens() {
-  std::mt19937_64 generator(11);
-  std::uniform_real_distribution<double> uniform(0, std::log(50000.0));
-  std::vector<std::int32_t> tokens(kLength);
-  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(std::exp(uniform(generator)));
-  return tokens;
-}
-
 std::string megabytes(std::size_t bytes) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.1f MB beside q, k, c, lse", static_cast<double>(bytes) * 1e-6);
@@ -153,6 +146,51 @@ void run_map(benchmark::State& state, const MapCase& one) {
           .note = megabytes(pixels + workspace + made.tables.bytes())});
 }
 
+/// Tokens of a vocabulary of 50,000, the n-th as frequent as 1 / n.
+std::vector<std::int32_t> random_tokens() {
+  std::mt19937_64 generator(11);
+  std::uniform_real_distribution<double> uniform(0, std::log(50000.0));
+  std::vector<std::int32_t> tokens(kLength);
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(std::exp(uniform(generator)));
+  return tokens;
+}
+
+/// Rows to sample of so many heads, and where their numbers go.
+struct SampledBench {
+  cuda::DeviceBuffer positions, weights, tokens, numbers, sums, work;
+  cuda::SampledRows sampled;
+
+  SampledBench(int rows, std::size_t count, bool mixing)
+      : weights(uploaded(std::vector<double>(static_cast<std::size_t>(rows), 2.0 * kLength / rows))),
+        tokens(uploaded(random_tokens())),
+        numbers(count * static_cast<std::size_t>(rows) * sizeof(cuda::SampledRow)),
+        sums(3 * count * kLength * sizeof(double)),
+        work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count), mixing)) {
+    std::vector<std::int32_t> at;
+    for (int row = 0; row < rows; ++row) at.push_back(static_cast<std::int32_t>((row + 1) * kLength / rows - 1));
+    positions = uploaded(at);
+    sampled.count = static_cast<int>(count);
+    sampled.token = static_cast<const std::int32_t*>(tokens.data());
+    sampled.positions = static_cast<const std::int32_t*>(positions.data());
+    sampled.stands_for = static_cast<const double*>(weights.data());
+    sampled.rows = rows;
+    sampled.numbers = static_cast<cuda::SampledRow*>(numbers.data());
+    sampled.mass = static_cast<double*>(sums.data());
+    sampled.half = sampled.mass + count * kLength;
+    sampled.workspace = work.data();
+  }
+
+  [[nodiscard]] std::size_t bytes() const { return sums.bytes() + work.bytes() + numbers.bytes(); }
+};
+
+enum class MixingWork {
+  map,
+  tables,
+  statistics,
+  sampled,     ///< statistics of 64 rows
+  difference,  ///< a map of the head less itself, from strips of entries
+};
+
 /// A linear mixer's head with keys of length 1 in the delta rule; each channel, or the head, forgets about 1/T a token.
 struct MixingCase {
   const char* name;
@@ -160,7 +198,7 @@ struct MixingCase {
   std::int64_t head_dim = 64;
   double decay_time = 0;  ///< 0: no decay
   cuda::MixingValue value = cuda::MixingValue::mixing;
-  bool prepare = false;  ///< the tables' time, not the map's
+  MixingWork work = MixingWork::map;
 };
 
 std::vector<std::uint16_t> mixing_rows(const MixingCase& one, std::mt19937_64& generator) {
@@ -214,19 +252,67 @@ void run_mixing(benchmark::State& state, const MixingCase& one) {
   const cuda::DeviceBuffer work(workspace);
   map.pixels = static_cast<float*>(out.data());
   map.workspace = work.data();
+  cuda::MixingStatistics statistics;
+  cuda::StripMap difference;
+  cuda::DeviceBuffer extra;
+  SampledBench sampled(64, 1, true);
+  const cuda::PreparedMixer mixer{map.head, map.tables};
+  cuda::MapHead head;
+  head.length = kLength;
+  sampled.sampled.heads = &head;
+  sampled.sampled.mixers = &mixer;
+  if (one.work == MixingWork::statistics) {
+    statistics.mixer = {map.head, map.tables};
+    if (!by_channel) statistics.gate = map.head.cumulative_log_decay;
+    const std::size_t results = 256 + 2 * static_cast<std::size_t>(kLength) * sizeof(double);
+    extra = cuda::DeviceBuffer(results + cuda::mixing_statistics_workspace_bytes(map.head));
+    auto* const memory = static_cast<std::byte*>(extra.data());
+    statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory);
+    statistics.mass = reinterpret_cast<double*>(memory + 256);
+    statistics.mass_without_first = statistics.mass + kLength;
+    statistics.workspace = memory + results;
+  } else if (one.work == MixingWork::difference) {
+    difference.mixer = difference.minus = {map.head, map.tables};
+    difference.map.head.length = kLength;
+    difference.map.minus = &difference.map.head;
+    difference.map.reduction = map.reduction;
+    difference.map.row_end = difference.map.column_end = kLength;
+    difference.map.pixel_rows = difference.map.pixel_columns = kPixels;
+    extra = cuda::DeviceBuffer(cuda::strip_map_workspace_bytes(difference));
+    difference.map.pixels = map.pixels;
+    difference.map.workspace = extra.data();
+  }
   const double seconds = time_calls(state, [&] {
-    return one.prepare ? cuda::prepare_mixing_head(map.head, tables.data(), nullptr) : cuda::mixing_map(map, nullptr);
+    switch (one.work) {
+      case MixingWork::tables:
+        return cuda::prepare_mixing_head(map.head, tables.data(), nullptr);
+      case MixingWork::statistics:
+        return cuda::mixing_statistics(statistics, nullptr);
+      case MixingWork::sampled:
+        return cuda::sampled_rows(sampled.sampled, nullptr);
+      case MixingWork::difference:
+        return cuda::strip_map(difference, nullptr);
+      case MixingWork::map:
+        break;
+    }
+    return cuda::mixing_map(map, nullptr);
   });
   const double operations =
       static_cast<double>(kLength) * static_cast<double>(kLength) * static_cast<double>(one.head_dim);
   // Products of bfloat16 that a pair of positions takes: of whole numbers, of numbers in two parts, twice these.
-  const double products = one.kind == cuda::MixingKind::head_decay ? 1 : by_channel ? 3 : 6;
+  double products = one.kind == cuda::MixingKind::head_decay ? 1 : by_channel ? 3 : 6;
+  if (one.work == MixingWork::difference) products *= 2;
+  const bool prepares = one.work == MixingWork::tables;
+  const char* const size = rows                                 ? "rows"
+                           : one.work == MixingWork::statistics ? "sums"
+                           : one.work == MixingWork::sampled    ? "64 rows"
+                                                                : "1024";
   report({.kernel = one.name,
-          .shape = std::string("65536 to ") + (rows ? "rows" : "1024") + ", d " + std::to_string(one.head_dim),
+          .shape = std::string("65536 to ") + size + ", d " + std::to_string(one.head_dim),
           .seconds = seconds,
-          .work = one.prepare ? static_cast<double>(tables.bytes()) : operations * products,
-          .limit = one.prepare ? Limit::memory : Limit::bfloat16,
-          .note = megabytes(out.bytes() + workspace + tables.bytes())});
+          .work = prepares ? static_cast<double>(tables.bytes()) : operations * products,
+          .limit = prepares ? Limit::memory : Limit::bfloat16,
+          .note = megabytes(out.bytes() + workspace + tables.bytes() + extra.bytes())});
 }
 
 void run_forget(benchmark::State& state, cuda::MapReduction reduction, const char* name) {
@@ -304,33 +390,14 @@ void run_statistics(benchmark::State& state, std::int64_t head_dim, const std::v
 
 void run_sampled_rows(benchmark::State& state, int rows, const char* name) {
   const LayerBench layer(64, spread_times());
-  const std::size_t count = layer.heads.size();
-  std::vector<std::int32_t> positions;
-  for (int row = 0; row < rows; ++row) positions.push_back(static_cast<std::int32_t>((row + 1) * kLength / rows - 1));
-  const std::vector<double> stands_for(static_cast<std::size_t>(rows), 2.0 * kLength / rows);
-  const cuda::DeviceBuffer position_buffer = uploaded(positions);
-  const cuda::DeviceBuffer weights = uploaded(stands_for);
-  const cuda::DeviceBuffer tokens = uploaded(random_tokens());
-  const cuda::DeviceBuffer numbers(count * static_cast<std::size_t>(rows) * sizeof(cuda::SampledRow));
-  const cuda::DeviceBuffer sums(3 * count * kLength * sizeof(double));
-  const cuda::DeviceBuffer work(cuda::sampled_rows_workspace_bytes(kLength, rows, static_cast<int>(count)));
-  cuda::SampledRows sampled;
-  sampled.heads = layer.heads.data();
-  sampled.count = static_cast<int>(count);
-  sampled.token = static_cast<const std::int32_t*>(tokens.data());
-  sampled.positions = static_cast<const std::int32_t*>(position_buffer.data());
-  sampled.stands_for = static_cast<const double*>(weights.data());
-  sampled.rows = rows;
-  sampled.numbers = static_cast<cuda::SampledRow*>(numbers.data());
-  sampled.mass = static_cast<double*>(sums.data());
-  sampled.half = sampled.mass + count * kLength;
-  sampled.workspace = work.data();
-  const double seconds = time_calls(state, [&] { return cuda::sampled_rows(sampled, nullptr); });
+  SampledBench made(rows, layer.heads.size(), false);
+  made.sampled.heads = layer.heads.data();
+  const double seconds = time_calls(state, [&] { return cuda::sampled_rows(made.sampled, nullptr); });
   report({.kernel = name,
           .shape = "65536, d 64",
           .seconds = seconds,
-          .work = 4.0 * static_cast<double>(work.bytes()),
-          .note = megabytes(sums.bytes() + work.bytes() + numbers.bytes())});
+          .work = 4.0 * static_cast<double>(made.work.bytes()),
+          .note = megabytes(made.bytes())});
 }
 
 void run_normalizer(benchmark::State& state) {
@@ -401,11 +468,35 @@ void register_map_benchmarks() {
        .kind = MixingKind::channel_decay,
        .decay_time = 8192,
        .value = MixingValue::share},
-      {.name = "GLA tables", .kind = MixingKind::channel_decay, .head_dim = 128, .decay_time = 256, .prepare = true},
+      {.name = "GLA tables",
+       .kind = MixingKind::channel_decay,
+       .head_dim = 128,
+       .decay_time = 256,
+       .work = MixingWork::tables},
       {.name = "delta rule map, no decay", .kind = MixingKind::delta_rule},
       {.name = "delta rule map, no decay", .kind = MixingKind::delta_rule, .head_dim = 128},
       {.name = "delta rule map, T 256", .kind = MixingKind::delta_rule, .head_dim = 128, .decay_time = 256},
-      {.name = "delta rule tables", .kind = MixingKind::delta_rule, .head_dim = 128, .prepare = true},
+      {.name = "delta rule tables", .kind = MixingKind::delta_rule, .head_dim = 128, .work = MixingWork::tables},
+      {.name = "Mamba-2 statistics, no decay", .work = MixingWork::statistics},
+      {.name = "GLA statistics, no decay", .kind = MixingKind::channel_decay, .work = MixingWork::statistics},
+      {.name = "GLA statistics, T 256",
+       .kind = MixingKind::channel_decay,
+       .head_dim = 128,
+       .decay_time = 256,
+       .work = MixingWork::statistics},
+      {.name = "delta rule statistics, no decay", .kind = MixingKind::delta_rule, .work = MixingWork::statistics},
+      {.name = "delta rule statistics, no decay",
+       .kind = MixingKind::delta_rule,
+       .head_dim = 128,
+       .work = MixingWork::statistics},
+      {.name = "Mamba-2 sampled rows, no decay", .work = MixingWork::sampled},
+      {.name = "delta rule sampled rows, no decay", .kind = MixingKind::delta_rule, .work = MixingWork::sampled},
+      {.name = "delta rule statistics, no decay",
+       .kind = MixingKind::delta_rule,
+       .head_dim = 256,
+       .work = MixingWork::statistics},
+      {.name = "difference of Mamba-2 maps", .work = MixingWork::difference},
+      {.name = "difference of delta rule maps", .kind = MixingKind::delta_rule, .work = MixingWork::difference},
   };
   for (const MixingCase& one : kMixing) {
     add_benchmark(std::string("maps/") + one.name + " d " + std::to_string(one.head_dim),

@@ -15,6 +15,7 @@
 
 #include "backend/base/index.h"
 #include "backend/map/device/device_map.h"
+#include "backend/map/distance_axis.h"
 #include "backend/trace/device_heads.h"
 #include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
@@ -161,6 +162,35 @@ TEST_F(CudaMixing, PixelsAreReducedEntries) {
   }
 }
 
+/// Heads wider than a tile of registers: channels in two parts, and blocks of the delta rule that take turns.
+TEST_F(CudaMixing, OfWideHeadsAreThoseOfTheRecurrence) {
+  constexpr std::int64_t kLength = 460;
+  for (const int head_dim : {129, 192, 200, 256}) {
+    for (const LayerMixer& mixer : {mamba2_mixer(head_dim), gla_mixer(head_dim), gated_delta_mixer(head_dim)}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        LinearShape shape{mixer, kLength};
+        shape.dtype = dtype;
+        const HeadOf of{make_linear_run(shape), 0, 1};
+        const std::vector<double> dense = dense_mixing(of, {0, kLength});
+        SCOPED_TRACE(
+            fmt::format("{} {} {} {}", to_string(mixer.mixer), to_string(mixer.decay), head_dim, to_string(dtype)));
+        EXPECT_LT(from_dense(whole_map(of, Quantity::mixing), dense), kTwoParts);
+        EXPECT_LT(from_dense(whole_map(of, Quantity::attention), shares_of(dense, kLength)), kShares);
+        std::vector<float> sizes;
+        ASSERT_EQ(device_row_sizes(of, {100, kLength}, 0, sizes), kernels::Status::ok);
+        for (std::int64_t row = 100; row < kLength; ++row) {
+          double sum = 0;
+          for (std::int64_t key = 0; key <= row; ++key) sum += std::abs(dense[index_of(row * kLength + key)]);
+          ASSERT_NEAR(sizes[index_of(row)], sum, 1e-4 * sum) << row;
+        }
+        if (mixer.decays_by_channel()) {
+          EXPECT_LT(from_cpu(whole_map(of, Quantity::forget)), 1e-5);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaMixing, EqualsTheCpuOnALongerText) {
   for (const LayerMixer& mixer : {mamba2_mixer(64), gla_mixer(64), delta_mixer(64), gated_delta_mixer(128)}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
@@ -294,23 +324,104 @@ TEST_F(CudaMixing, LongTextsAgreeWithTheRecurrence) {
   }
 }
 
-/// What the kernels leave to the CPU comes out as there.
-TEST_F(CudaMixing, DifferencesAndLeftOutKeysAreComputedAllTheSame) {
-  for (const LayerMixer& mixer : {mamba2_mixer(), gated_delta_mixer()}) {
-    const auto run = make_linear_run({mixer, 300});
-    MapRequest request = whole_map({run, 0, 0}, Quantity::attention);
-    request.pixel_rows = request.pixel_columns = 40;
-    request.rows = {1, 300};
-    request.minus = HeadOf{run, 0, 1};
-    const Image expected = on_cpu(request);
-    request.head.gpu = 0;
-    const Image image = compute_map(request, {}).value();
-    EXPECT_LT(largest_difference(image, {expected.value.begin(), expected.value.end()}, 1.0), kTwoParts);
-    request.minus.reset();
+/// Differences of two heads of linear mixers of one or several kinds, and of one and a head of softmax.
+TEST_F(CudaMixing, DifferencesAreThoseOfTheCpu) {
+  constexpr std::int64_t kLength = 1100;
+  RunShape softmax;
+  softmax.length = kLength;
+  softmax.heads = 2;
+  softmax.window = 300;
+  const HeadOf fox{make_run(softmax), 0, 1};
+  const HeadOf mamba{make_linear_run({mamba2_mixer(), kLength}), 0, 0};
+  const HeadOf gla{make_linear_run({gla_mixer(65), kLength}), 0, 1};
+  const HeadOf delta{make_linear_run({gated_delta_mixer(), kLength}), 0, 0};
+  const std::pair<HeadOf, HeadOf> pairs[] = {
+      {mamba, {mamba.trace, 0, 3}}, {mamba, gla}, {delta, gla}, {delta, fox}, {fox, gla}};
+  for (const auto& [head, minus] : pairs) {
+    for (const Quantity quantity : {Quantity::mixing, Quantity::attention, Quantity::forget}) {
+      for (const Reduction reduction : kMixingReductions) {
+        MapRequest request = whole_map(head, quantity);
+        request.minus = minus;
+        request.reduction = reduction;
+        request.rows = {13, 1090};
+        request.columns = {5, 1001};
+        for (const auto& [rows, columns] : {std::pair<int, int>{1077, 996}, {200, 7}, {3, 90}}) {
+          request.pixel_rows = rows;
+          request.pixel_columns = columns;
+          SCOPED_TRACE(fmt::format("{} - {} {} {} {}x{}", to_string(head.trace->info().mixer(0).mixer),
+                                   to_string(minus.trace->info().mixer(0).mixer), to_string(quantity),
+                                   to_string(reduction), rows, columns));
+          EXPECT_LT(from_cpu(request), quantity == Quantity::attention ? kShares : kTwoParts);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMixing, OfAHeadWithItselfNothingRemains) {
+  for (const LayerMixer& mixer : mixers_of_gpus()) {
+    MapRequest request = whole_map({make_linear_run({mixer, 500}), 0, 1}, Quantity::attention);
+    request.minus = request.head;
+    for (const float value : on_gpu(request).value) EXPECT_TRUE(std::isnan(value) || value == 0.0F);
+  }
+}
+
+TEST_F(CudaMixing, MapsByDistanceAreThoseOfTheCpu) {
+  constexpr std::int64_t kLength = 900;
+  const std::vector<std::int64_t> bins[] = {distinct(DistanceAxis{{1, kLength + 1}, 173}.edges()),
+                                            distinct(DistanceAxis{{37, 400}, 20}.edges()),
+                                            {1, kLength + 1}};
+  for (const LayerMixer& mixer : mixers_of_gpus()) {
+    const auto run = make_linear_run({mixer, kLength});
+    for (const Quantity quantity : {Quantity::mixing, Quantity::attention, Quantity::forget}) {
+      if (!why_not(run->info(), 0, quantity).empty()) continue;
+      for (const Reduction reduction : kMixingReductions) {
+        for (const auto& edges : bins) {
+          for (const bool beside : {false, true}) {
+            MapRequest request = whole_map({run, 0, 1}, quantity);
+            request.reduction = reduction;
+            request.rows = {7, 870};
+            request.pixel_rows = 61;
+            request.set_distances(edges);
+            if (beside && quantity != Quantity::attention) request.minus = HeadOf{run, 0, 0};
+            if (beside && quantity == Quantity::attention) request.first_key = FirstKey::left_out;
+            SCOPED_TRACE(fmt::format("{} {} {} {} bins {}", to_string(mixer.mixer), to_string(quantity),
+                                     to_string(reduction), edges.size() - 1, beside));
+            EXPECT_LT(from_cpu(request), quantity == Quantity::attention ? kShares : kTwoParts);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMixing, WithoutKey0AreThoseOfTheCpu) {
+  constexpr std::int64_t kLength = 700;
+  RunShape softmax;
+  softmax.length = kLength;
+  softmax.parks_on_first = 12;
+  const HeadOf fox{make_run(softmax), 0, 0};
+  for (const LayerMixer& mixer : mixers_of_gpus()) {
+    MapRequest request = whole_map({make_linear_run({mixer, kLength}), 0, 0}, Quantity::attention);
     request.first_key = FirstKey::left_out;
-    const Image left_out = on_cpu(request);
-    EXPECT_LT(largest_difference(compute_map(request, {}).value(), {left_out.value.begin(), left_out.value.end()}, 1.0),
-              kTwoParts);
+    request.pixel_rows = request.pixel_columns = 90;
+    for (const Reduction reduction : kMixingReductions) {
+      request.reduction = reduction;
+      SCOPED_TRACE(fmt::format("{} {}", to_string(mixer.mixer), to_string(reduction)));
+      EXPECT_LT(from_cpu(request), kShares);
+      MapRequest difference = request;
+      difference.minus = fox;
+      EXPECT_LT(from_cpu(difference), kShares);
+    }
+    // What key 0 leaves of a row is the whole.
+    request.reduction = Reduction::mean;
+    request.rows = {1, kLength};
+    request.pixel_rows = kLength - 1;
+    request.pixel_columns = 1;
+    const Image rows = on_gpu(request);
+    for (std::int64_t row = 1; row < kLength; ++row) {
+      ASSERT_NEAR(rows.value[index_of(row - 1)] * static_cast<double>(row), 1.0, 1e-5) << row;
+    }
   }
 }
 

@@ -21,6 +21,7 @@
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/forget_map.h"
 #include "kernels/cuda/maps/mixing_map.h"
+#include "kernels/cuda/maps/strip_map.h"
 
 namespace foxscope {
 namespace {
@@ -87,21 +88,19 @@ bool forgets_as_one(const HeadOf& head, Quantity quantity) {
   return mixer.decays_by_head() || (mixer.decays_by_channel() && quantity == Quantity::log_forget);
 }
 
-/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F.
-bool device_mixes(const HeadOf& head, Quantity quantity) {
-  const LayerMixer mixer = head.trace->info().mixer(head.layer);
-  if (mixer.has_softmax() || mixer.head_dim > 128) return false;
-  if (quantity == Quantity::forget) return mixer.sums_channels();
-  return (quantity == Quantity::mixing || quantity == Quantity::attention) && mixing_kind(mixer).has_value();
-}
-
 bool device_takes(const MapRequest& request, const HeadOf& head) {
   if (request.channel) return false;
-  if (request.first_key == FirstKey::left_out && !foxscope::device_takes(head)) return false;
-  const bool alone = !request.minus && device_mixes(head, request.quantity);
-  // Tiles of linear mixers have no bins of distances there.
-  if (request.by_distance() && device_mixes(head, request.quantity)) return false;
-  return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
+  return device_mixes(head, request.quantity) || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
+}
+
+/// Whether no kernel makes pixels of a linear mixer's entries on the way.
+bool is_wide(const HeadOf& head) { return head.trace->info().mixer(head.layer).head_dim > 128; }
+
+/// Whether a linear mixer's entries are written to memory first.
+bool goes_by_strips(const MapRequest& request) {
+  if (request.minus && device_mixes(*request.minus, request.quantity)) return true;
+  return device_mixes(request.head, request.quantity) &&
+         (request.minus || request.by_distance() || request.first_key == FirstKey::left_out || is_wide(request.head));
 }
 
 /// The arrays of a request on the GPU while it is computed.
@@ -110,13 +109,14 @@ class DeviceMap {
   DeviceMap(const MapRequest& request, int gpu) : request_(request), heads_(request.head.trace->device_heads(gpu)) {}
 
   Status run(const Job& job, Image& image) {
+    if (goes_by_strips(request_)) return mix_by_strips(job, image);
     if (device_mixes(request_.head, request_.quantity)) return mix(job, image);
     const bool effect = request_.quantity == Quantity::gate_effect;
     if (!find_normalizers(job) || !leave_out_first(job)) return Status::cancelled;
     const cuda::DeviceScope scope(heads_->device());
     // One lock after the other: two differences of the same traces may be computed at once, each way round.
     std::optional<DeviceHead> other;
-    if (request_.minus) other = find(*request_.minus);
+    if (request_.minus) other = find(*request_.minus, parts_of(request_.quantity));
     const auto lock = heads_->lock();
     const HeadOf& first = request_.head;
     const DeviceHead own = heads_->head(*first.trace, first.layer, first.head, parts_of(request_.quantity));
@@ -185,11 +185,69 @@ class DeviceMap {
     return deliver(map, workspace, image, [&] { return cuda::mixing_map(map, heads_->stream()); });
   }
 
+  /// Computes a map of heads of which one at least is a linear mixer's.
+  Status mix_by_strips(const Job& job, Image& image) {
+    const bool of_decay = request_.quantity == Quantity::forget;
+    const HeadOf* const sides[2] = {&request_.head, request_.minus ? &*request_.minus : nullptr};
+    const int count = request_.minus ? 2 : 1;
+    bool mixes[2] = {};
+    DeviceParts parts[2];
+    std::vector<float> beside[2];  // normalisers of softmax without key 0
+    for (int n = 0; n < count; ++n) {
+      mixes[n] = device_mixes(*sides[n], request_.quantity);
+      parts[n] = mixes[n] ? DeviceParts{.mixing = !of_decay, .mean_decay = of_decay} : parts_of(request_.quantity);
+      if (mixes[n] || request_.first_key == FirstKey::counted) continue;
+      beside[n] = compute_log_normalizer_beside_first(*sides[n], {}, request_.rows, job);
+      if (beside[n].empty()) return Status::cancelled;
+    }
+    const cuda::DeviceScope scope(heads_->device());
+    DeviceHead arrays[2];
+    if (request_.minus) arrays[1] = find(*request_.minus, parts[1]);
+    const auto lock = heads_->lock();
+    const HeadOf& first = request_.head;
+    arrays[0] = heads_->head(*first.trace, first.layer, first.head, parts[0]);
+    if (job.stopped()) return Status::cancelled;
+    cuda::StripMap map;
+    cuda::MapHead heads[2];
+    for (int n = 0; n < count; ++n) {
+      if (!mixes[n]) {
+        heads[n] = head_of(request_.quantity, *sides[n]->trace, arrays[n]);
+        if (of_decay && arrays[n].gate == nullptr) return Status::unsupported;
+        continue;
+      }
+      heads[n].length = request_.head.trace->info().length;
+      const void* const tables = of_decay ? arrays[n].mean_decay : arrays[n].mixing;
+      if (tables == nullptr) return Status::unsupported;
+      cuda::PreparedMixer& mixer = n == 0 ? map.mixer : map.minus;
+      mixer.head = mixing_head(*sides[n]->trace, sides[n]->layer, of_decay);
+      mixer.tables = tables;
+    }
+    if (request_.quantity == Quantity::attention) map.value = cuda::MixingValue::share;
+    map.map.head = heads[0];
+    if (count == 2) map.map.minus = &heads[1];
+    map.map.reduction = reduction_of(request_.reduction);
+    map.map.first_key = request_.first_key == FirstKey::left_out ? 1 : 0;
+    place(map.map);
+    place_distances(map.map);
+    const std::size_t workspace = (cuda::strip_map_workspace_bytes(map) + 255) / 256 * 256;
+    const std::size_t rows = static_cast<std::size_t>(map.map.head.length) * sizeof(float);
+    return deliver(map.map, workspace + 2 * rows, image, [&] {
+      for (std::size_t n = 0; n < 2; ++n) {
+        if (beside[n].empty()) continue;
+        auto* const at = static_cast<std::byte*>(map.map.workspace) + workspace + n * rows;
+        if (!cuda::copy_to_device(at, std::as_bytes(std::span(beside[n])), heads_->stream())) return Status::failed;
+        heads[n].log_normalizer = reinterpret_cast<const float*>(at);
+      }
+      map.map.head = heads[0];
+      return cuda::strip_map(map, heads_->stream());
+    });
+  }
+
   /// A head that is subtracted, kept beside its own trace; all that was given to that trace's stream is done.
-  DeviceHead find(const HeadOf& head) const {
+  DeviceHead find(const HeadOf& head, const DeviceParts& parts) const {
     const auto heads = head.trace->device_heads(heads_->device());
     const auto lock = heads->lock();
-    DeviceHead found = heads->head(*head.trace, head.layer, head.head, parts_of(request_.quantity));
+    DeviceHead found = heads->head(*head.trace, head.layer, head.head, parts);
     require_device(heads->wait() ? Status::ok : Status::failed, heads_->device());
     return found;
   }
@@ -293,6 +351,13 @@ bool device_takes(const HeadOf& head) {
   return mixer.has_softmax() && !mixer.path && info.logit_cap == 0 && mixer.head_dim <= 256 && info.softmax_scale > 0;
 }
 
+bool device_mixes(const HeadOf& head, Quantity quantity) {
+  const LayerMixer mixer = head.trace->info().mixer(head.layer);
+  if (mixer.has_softmax() || mixer.head_dim > 256) return false;
+  if (quantity == Quantity::forget) return mixer.sums_channels();
+  return (quantity == Quantity::mixing || quantity == Quantity::attention) && mixing_kind(mixer).has_value();
+}
+
 void require_device(Status status, int gpu) {
   if (status == Status::ok) return;
   throw Error(fmt::format("cuda:{}: the GPU {} a map or statistics: use --device cpu", gpu,
@@ -344,21 +409,40 @@ Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vec
   const cuda::DeviceScope scope(gpu);
   const auto arrays = heads->head(*head.trace, head.layer, head.head, {.mixing = true});
   if (arrays.mixing == nullptr) return Status::unsupported;
-  cuda::MixingMap map;
-  map.head = mixing_head(*head.trace, head.layer, false);
-  map.tables = arrays.mixing;
-  map.value = cuda::MixingValue::size;
-  map.reduction = cuda::MapReduction::mean;
-  map.row_begin = rows.begin;
-  map.row_end = map.column_end = rows.end;
-  map.pixel_rows = rows.size();
-  map.pixel_columns = 1;
   const auto bytes = static_cast<std::size_t>(rows.size()) * sizeof(float);
   const std::size_t rest = (bytes + 255) / 256 * 256;
-  auto* memory = static_cast<std::byte*>(heads->workspace(rest + cuda::mixing_map_workspace_bytes(map)));
-  map.pixels = reinterpret_cast<float*>(memory);
-  map.workspace = memory + rest;
-  const Status status = cuda::mixing_map(map, heads->stream());
+  std::byte* memory = nullptr;
+  const auto place = [&](auto& map) {
+    map.reduction = cuda::MapReduction::mean;
+    map.row_begin = rows.begin;
+    map.row_end = map.column_end = rows.end;
+    map.pixel_rows = rows.size();
+    map.pixel_columns = 1;
+  };
+  const auto compute = [&](auto& map, std::size_t workspace, const auto& run) {
+    memory = static_cast<std::byte*>(heads->workspace(rest + workspace));
+    map.pixels = reinterpret_cast<float*>(memory);
+    map.workspace = memory + rest;
+    return run();
+  };
+  const cuda::MixingHead mixer = mixing_head(*head.trace, head.layer, false);
+  Status status = Status::ok;
+  if (is_wide(head)) {
+    cuda::StripMap map;
+    map.mixer.head = mixer;
+    map.mixer.tables = arrays.mixing;
+    map.map.head.length = mixer.length;
+    map.value = cuda::MixingValue::size;
+    place(map.map);
+    status = compute(map.map, cuda::strip_map_workspace_bytes(map), [&] { return strip_map(map, heads->stream()); });
+  } else {
+    cuda::MixingMap map;
+    map.head = mixer;
+    map.tables = arrays.mixing;
+    map.value = cuda::MixingValue::size;
+    place(map);
+    status = compute(map, cuda::mixing_map_workspace_bytes(map), [&] { return mixing_map(map, heads->stream()); });
+  }
   if (status == Status::unsupported) return status;
   require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
   sizes.assign(static_cast<std::size_t>(head.trace->info().length), std::numeric_limits<float>::quiet_NaN());

@@ -15,12 +15,14 @@ std::optional<int> gpu_of(const MapRequest& request);
 /// dimensions up to 256 and a positive scale.
 bool device_takes(const HeadOf& head);
 
+/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F.
+bool device_mixes(const HeadOf& head, Quantity quantity);
+
 /// The map on a GPU, to what compute_map gives on the CPU within float32's rounding (of bfloat16's products). The
 /// request is valid.
-/// Heads of linear mixers are taken with dimensions up to 128: their mixing, attention and forget.
+/// Heads of linear mixers are taken with dimensions up to 256: their mixing, attention and forget.
 /// @returns ok; cancelled; or unsupported for what is left to the CPU: other heads than these, F without a gate, F of
-/// one
-///          channel, differences of the gate's effect and of linear mixers, and what is too large for the kernels
+///          one channel, differences of the gate's effect, and what is too large for the kernels
 /// @throws Error naming the GPU where it fails, and the figure where it has too little memory
 kernels::Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image);
 

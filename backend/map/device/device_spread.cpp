@@ -10,6 +10,7 @@
 #include "backend/map/device/device_map.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "kernels/cuda/maps/attention_statistics.h"
+#include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/sampled_rows.h"
 
 namespace foxscope {
@@ -22,6 +23,11 @@ using kernels::Status;
 constexpr std::size_t kBatchBytes = std::size_t{1} << 30U;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// A head of a linear mixer for the kernels.
+cuda::MixingHead mixing_head_of(const HeadEntries& entries) {
+  return mixing_head(*entries.head.trace, entries.head.layer, false);
+}
 
 }  // namespace
 
@@ -47,18 +53,27 @@ struct DeviceSpreads::Layout {
     positions = token + rounded(entries.token.size_bytes());
     stands_for = positions + rounded(sampled * sizeof(std::int32_t));
     workspace = stands_for + rounded(sampled * sizeof(double));
-    bytes = workspace + (rows > 0 ? cuda::sampled_rows_workspace_bytes(entries.length, static_cast<int>(rows), count)
-                                  : cuda::attention_statistics_workspace_bytes(entries.length, count));
+    const bool mixing = entries.mixing != nullptr;
+    if (rows > 0) {
+      bytes = workspace + cuda::sampled_rows_workspace_bytes(entries.length, static_cast<int>(rows), count, mixing);
+    } else if (mixing) {
+      bytes = workspace + cuda::mixing_statistics_workspace_bytes(mixing_head_of(entries));  // of one after the other
+    } else {
+      bytes = workspace + cuda::attention_statistics_workspace_bytes(entries.length, count);
+    }
   }
 };
 
 bool DeviceSpreads::takes(const HeadEntries& entries) {
-  return entries.mixing == nullptr && device_takes(entries.head);
+  return entries.mixing == nullptr ? device_takes(entries.head) : device_mixes(entries.head, Quantity::attention);
 }
 
 std::size_t DeviceSpreads::most_heads(const HeadEntries& entries, std::int64_t rows) {
-  const std::size_t own = 2 * static_cast<std::size_t>(entries.length * entries.head_dim) * sizeof(float);
-  const std::size_t head = own + Layout(entries, 1, rows).bytes;
+  const Layout layout(entries, 1, rows);
+  std::size_t head = layout.bytes + 2 * static_cast<std::size_t>(entries.length * entries.head_dim) * sizeof(float);
+  if (entries.mixing != nullptr) {
+    head = (rows > 0 ? layout.bytes : layout.workspace) + cuda::mixing_table_bytes(mixing_head_of(entries));
+  }
   constexpr auto kMost = static_cast<std::size_t>(cuda::AttentionStatistics::kMostHeads);
   return std::clamp<std::size_t>(kBatchBytes / head, 1, kMost);
 }
@@ -71,7 +86,7 @@ DeviceSpreads::DeviceSpreads(std::vector<const HeadEntries*> heads, int gpu)
       scope_(gpu) {}
 
 /// Heads' own arrays are there; normalisers may be others than the trace's.
-void DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
+bool DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
   const auto put = [&](std::size_t at, auto values) {
     return values.empty() || cuda::copy_to_device(memory + at, std::as_bytes(values), device_->stream());
   };
@@ -81,7 +96,8 @@ void DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
   for (std::size_t n = 0; n < heads_.size(); ++n) {
     const HeadEntries& entries = *heads_[n];
     const Trace& trace = *entries.head.trace;
-    const DeviceParts parts{.query_key = entries.store != nullptr, .gate = entries.gated};
+    const bool mixes = entries.mixing != nullptr;
+    const DeviceParts parts{.query_key = entries.store != nullptr, .gate = entries.gated, .mixing = mixes};
     held_.push_back(device_->head(trace, entries.head.layer, entries.head.head, parts));
     cuda::MapHead head = map_head(trace, held_.back());
     if (entries.store == nullptr) head.query = head.key = nullptr;
@@ -90,6 +106,11 @@ void DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
     head.log_normalizer = reinterpret_cast<const float*>(memory + at);
     given = given && put(at, entries.normalizer);
     arrays_.push_back(head);
+    if (!mixes) continue;
+    if (held_.back().mixing == nullptr) return false;
+    cuda::PreparedMixer& mixer = mixers_.emplace_back();
+    mixer.head = mixing_head_of(entries);
+    mixer.tables = held_.back().mixing;
   }
   if (sample_ != nullptr) {
     std::vector<std::int32_t> positions;
@@ -102,16 +123,17 @@ void DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
             put(layout.stands_for, std::span<const double>(stands_for));
   }
   require_device(given ? Status::ok : Status::failed, gpu_);
+  return true;
 }
 
 Status DeviceSpreads::start(const RowSample* sample) {
   sample_ = sample;
   const HeadEntries& first = *heads_.front();
   const std::int64_t rows = sample == nullptr ? 0 : std::ssize(sample->rows);
-  if (first.store == nullptr && sample != nullptr) return Status::unsupported;
+  if (first.store == nullptr && first.mixing == nullptr && sample != nullptr) return Status::unsupported;
   const Layout layout(first, heads_.size(), rows);
   auto* const memory = static_cast<std::byte*>(device_->workspace(layout.bytes));
-  put_arrays(memory, layout);
+  if (!put_arrays(memory, layout)) return Status::unsupported;
   results_ = memory;
   distances_ = layout.distances;
   host_.resize(layout.results);
@@ -126,7 +148,19 @@ Status DeviceSpreads::start(const RowSample* sample) {
     sinks.push_back(head->sink ? static_cast<float>(*head->sink) : -std::numeric_limits<float>::infinity());
   }
   Status status = Status::ok;
-  if (sample == nullptr) {
+  if (sample == nullptr && first.mixing != nullptr) {
+    for (std::size_t n = 0; n < heads_.size() && status == Status::ok; ++n) {
+      cuda::MixingStatistics statistics;
+      statistics.mixer = mixers_[n];
+      statistics.gate = arrays_[n].cumulative_log_gate;
+      statistics.token = token;
+      statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory) + n;
+      statistics.mass = mass + n * length;
+      statistics.mass_without_first = rest + n * length;
+      statistics.workspace = memory + layout.workspace;
+      status = cuda::mixing_statistics(statistics, device_->stream());
+    }
+  } else if (sample == nullptr) {
     cuda::AttentionStatistics statistics;
     statistics.heads = arrays_.data();
     statistics.count = count;
@@ -141,6 +175,7 @@ Status DeviceSpreads::start(const RowSample* sample) {
     cuda::SampledRows sampled;
     sampled.heads = arrays_.data();
     sampled.count = count;
+    if (first.mixing != nullptr) sampled.mixers = mixers_.data();
     sampled.token = token;
     sampled.positions = reinterpret_cast<const std::int32_t*>(memory + layout.positions);
     sampled.stands_for = reinterpret_cast<const double*>(memory + layout.stands_for);

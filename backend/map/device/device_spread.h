@@ -41,7 +41,8 @@ class DeviceSpreads {
 
  private:
   struct Layout;
-  void put_arrays(std::byte* memory, const Layout& layout);
+  /// @returns false where the GPU has no room for a block of a linear mixer
+  [[nodiscard]] bool put_arrays(std::byte* memory, const Layout& layout);
   template <typename T>
   [[nodiscard]] std::span<const T> taken(std::size_t at, std::size_t count) const {
     return {reinterpret_cast<const T*>(host_.data() + at), count};
@@ -55,6 +56,7 @@ class DeviceSpreads {
   kernels::cuda::DeviceScope scope_;
   std::vector<DeviceHead> held_;
   std::vector<kernels::cuda::MapHead> arrays_;
+  std::vector<kernels::cuda::PreparedMixer> mixers_;  ///< [heads] of linear mixers
   std::byte* results_ = nullptr;
   std::vector<std::byte> host_;  ///< the results: numbers of heads, then sums by distance
   std::size_t distances_ = 0;    ///< where these begin

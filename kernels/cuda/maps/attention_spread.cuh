@@ -371,7 +371,7 @@ class SpreadPass {
           sum += static_cast<double>(stage[(2 * a + key % 2) * 32 + (key + rest) * 4 + key / 2]);
         }
       }
-      if (sum != 0) add(p_, index + distance, sum, p_.mass_scale);
+      if (sum != 0) p_.sums.add(index + distance, sum, p_.sums.mass_scale);
     }
   }
 
@@ -386,10 +386,10 @@ class SpreadPass {
       sums_.repeats += __shfl_xor_sync(0xffffffffU, sums_.repeats, lanes);
     }
     if (lane_ != 0) return;
-    add(p_, kEntropy, sums_.entropy * kLogarithmOf2, kSumScale);
-    add(p_, kLogDecay, sums_.decay * kLogarithmOf2, kSumScale);
-    add(p_, kSquare, sums_.square, kSumScale);
-    add(p_, kOnRepeats, sums_.repeats, kSumScale);
+    p_.sums.add(kEntropy, sums_.entropy * kLogarithmOf2, kSumScale);
+    p_.sums.add(kLogDecay, sums_.decay * kLogarithmOf2, kSumScale);
+    p_.sums.add(kSquare, sums_.square, kSumScale);
+    p_.sums.add(kOnRepeats, sums_.repeats, kSumScale);
   }
 
   const StatisticsParameters& p_;

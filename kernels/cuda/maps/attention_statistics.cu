@@ -8,6 +8,7 @@
 #include "kernels/cuda/maps/attention_spread.cuh"
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/attention_statistics_rows.cuh"
+#include "kernels/cuda/maps/map_device.cuh"
 #include "kernels/cuda/maps/map_pooling.cuh"
 #include "kernels/log2e.h"
 
@@ -46,7 +47,7 @@ __global__ void weigh_first(const __grid_constant__ StatisticsBatch batch) {
     if (row > 0) p.beside[row] -= exp(static_cast<double>(p.sink) - lse);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) on_first += __shfl_xor_sync(0xffffffffU, on_first, lanes);
-  if (threadIdx.x % 32 == 0) add(p, kOnFirst, on_first, kSumScale);
+  if (threadIdx.x % 32 == 0) p.sums.add(kOnFirst, on_first, kSumScale);
 }
 
 /// What the pass over all entries takes of a row, and the bounds of 32 of them.
@@ -81,38 +82,15 @@ __global__ void weigh_rows(const __grid_constant__ StatisticsBatch batch) {
   const auto count = static_cast<Fixed>(__popc(__ballot_sync(0xffffffffU, counts)));
   if (threadIdx.x % 32 != 0) return;
   if (inside) p.strips[row / kWarpRows] = strip;
-  if (count > 0) atomicAdd(p.sum + kRowsBeside, count);
-}
-
-__device__ double value_of(const StatisticsParameters& p, std::int64_t index, double scale) {
-  return p.unknown[index] != 0 ? nan("") : static_cast<double>(static_cast<long long>(p.sum[index])) / scale;
+  if (count > 0) atomicAdd(p.sums.sum + kRowsBeside, count);
 }
 
 __global__ void finish(const __grid_constant__ StatisticsBatch batch, AttentionSums* sums, double* mass,
                        double* mass_without_first) {
   const StatisticsParameters p = of_head(batch, blockIdx.y);
   const int distance = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (distance == 0) {
-    sums[blockIdx.y] = {value_of(p, kEntropy, kSumScale),  value_of(p, kOnFirst, kSumScale),
-                        value_of(p, kLogDecay, kSumScale), value_of(p, kRowsBeside, 1),
-                        value_of(p, kSquare, kSumScale),   value_of(p, kOnRepeats, kSumScale)};
-  }
-  if (distance >= p.length) return;
-  const std::int64_t at = std::int64_t{blockIdx.y} * p.length + distance;
-  mass[at] = value_of(p, kMass + distance, p.mass_scale);
-  mass_without_first[at] = value_of(p, kMass + p.length + distance, p.mass_scale);
-}
-
-struct Device {
-  int multiprocessors = 0;
-  int shared_bytes = 0;
-};
-
-bool current(Device& device) {
-  int index = 0;
-  return succeeded(cudaGetDevice(&index)) &&
-         succeeded(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, index)) &&
-         succeeded(cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
+  const std::int64_t at = std::int64_t{blockIdx.y} * p.length;
+  p.sums.finish(distance, p.length, sums[blockIdx.y], mass + at, mass_without_first + at);
 }
 
 template <class Dot>
@@ -134,7 +112,7 @@ int row_sum_warps(const HeadParameters& head, int shared_bytes) {
 }
 
 template <class Dot, RowSum Kind>
-Status launch_row_sums(const StatisticsBatch& batch, unsigned count, const Device& device, cudaStream_t stream) {
+Status launch_row_sums(const StatisticsBatch& batch, unsigned count, const MapDevice& device, cudaStream_t stream) {
   const StatisticsParameters& p = batch.first;
   const int warps = row_sum_warps<Dot>(p.head, device.shared_bytes);
   if (warps == 0) return Status::unsupported;
@@ -167,7 +145,7 @@ SpreadLayout spread_layout(const HeadParameters& head, int shared_bytes) {
 }
 
 template <class Dot, bool Gated>
-Status launch_spread(StatisticsBatch batch, unsigned count, const Device& device, cudaStream_t stream) {
+Status launch_spread(StatisticsBatch batch, unsigned count, const MapDevice& device, cudaStream_t stream) {
   StatisticsParameters& p = batch.first;
   const SpreadLayout layout = spread_layout<Dot>(p.head, device.shared_bytes);
   if (layout.warps == 0) return Status::unsupported;
@@ -226,7 +204,7 @@ StatisticsBatch batch_of(const MapHead* heads, const float* sinks, int count) {
   return batch;
 }
 
-Status pass_over_entries(const StatisticsBatch& batch, unsigned count, const Device& device, cudaStream_t stream) {
+Status pass_over_entries(const StatisticsBatch& batch, unsigned count, const MapDevice& device, cudaStream_t stream) {
   const HeadParameters& head = batch.first.head;
   const bool gated = head.gate != nullptr;
   const auto launch = [&]<class Dot>() {
@@ -245,19 +223,18 @@ Status measure(const AttentionStatistics& a, cudaStream_t stream) {
   const StatisticsPlan plan(p.length);
   auto* memory = static_cast<char*>(a.workspace);
   batch.stride = plan.bytes;
-  p.sum = reinterpret_cast<Fixed*>(memory + plan.sum);
-  p.unknown = reinterpret_cast<int*>(memory + plan.unknown);
+  p.sums.sum = reinterpret_cast<Fixed*>(memory + plan.sum);
+  p.sums.unknown = reinterpret_cast<int*>(memory + plan.unknown);
   p.rows = reinterpret_cast<RowTerms*>(memory + plan.rows);
   p.strips = reinterpret_cast<StripBound*>(memory + plan.strips);
   p.beside = reinterpret_cast<double*>(memory + plan.beside);
-  // Shares of at most one a row: sums have room for all rows.
-  p.mass_scale = std::exp2(62 - std::ceil(std::log2(static_cast<double>(p.length) + 1)));
+  p.sums.mass_scale = scale_of_masses(p.length);
   const auto count = static_cast<unsigned>(a.count);
   if (!succeeded(cudaMemset2DAsync(memory, static_cast<std::size_t>(plan.bytes), 0, static_cast<std::size_t>(plan.rows),
                                    count, stream))) {
     return Status::failed;
   }
-  Device device;
+  MapDevice device;
   if (!current(device)) return Status::failed;
   const dim3 blocks(static_cast<unsigned>((p.length + kThreads - 1) / kThreads), count);
   weigh_first<<<blocks, kThreads, 0, stream>>>(batch);
@@ -290,7 +267,7 @@ Status log_normalizer_without_gate(const MapHead& head, std::int64_t row_begin, 
   batch.first.row_begin = static_cast<int>(row_begin);
   batch.first.row_end = static_cast<int>(row_end);
   batch.first.normalizer = rows;
-  maps::Device device;
+  maps::MapDevice device;
   if (!maps::current(device)) return Status::failed;
   using maps::RowSum;
   return maps::fixed(batch.first.head, 64)

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/map_tiles.cuh"
+#include "kernels/cuda/maps/statistics_sums.cuh"
 
 namespace foxscope::kernels::cuda::maps {
 namespace {
@@ -10,14 +11,7 @@ namespace {
 constexpr double kLogarithmOf2 = 0.6931471805599453;
 constexpr double kNegligible = -40.0;  // log2 of an entry
 constexpr double kWellKnown = 1.0 / 16.0;
-/// Sums over rows are whole numbers of this part, so that their order does not matter.
-constexpr double kSumScale = 1LL << 34;
 constexpr unsigned kThreads = 256;
-
-using Fixed = unsigned long long;
-
-/// Where a sum lies: these, then the masses of L distances with key 0, then those without.
-enum SumIndex : std::int64_t { kEntropy, kOnFirst, kLogDecay, kRowsBeside, kSquare, kOnRepeats, kMass };
 
 /// What the row pass makes of a row: its gate relative to its block of 64 in two parts, -lse, both in units of log2,
 /// and 1 / beside.
@@ -44,14 +38,12 @@ struct StatisticsParameters {
   int query_slots = 0;  ///< blocks of 64 queries in shared memory
   int key_slots = 0;
   float sink = -INFINITY;
-  double mass_scale = 0;
   const std::int32_t* token = nullptr;  ///< [L] that each position reads, or null
   double* beside = nullptr;             ///< [L] what a row has beside key 0
   RowTerms* rows = nullptr;             ///< [L]
   StripBound* strips = nullptr;         ///< [L / 32, rounded up]
-  Fixed* sum = nullptr;                 ///< [kMass + 2 L]
-  int* unknown = nullptr;               ///< likewise: not 0 where something was added that is no finite number
-  float* normalizer = nullptr;          ///< [L] of log_normalizer_without_gate
+  FixedSums sums;
+  float* normalizer = nullptr;  ///< [L] of log_normalizer_without_gate
 };
 
 /// The arrays of one head of several.
@@ -93,18 +85,9 @@ __device__ __forceinline__ StatisticsParameters of_head(const StatisticsBatch& b
   p.beside = shifted(p.beside, bytes);
   p.rows = shifted(p.rows, bytes);
   p.strips = shifted(p.strips, bytes);
-  p.sum = shifted(p.sum, bytes);
-  p.unknown = shifted(p.unknown, bytes);
+  p.sums.sum = shifted(p.sums.sum, bytes);
+  p.sums.unknown = shifted(p.sums.unknown, bytes);
   return p;
-}
-
-__device__ __forceinline__ void add(const StatisticsParameters& p, std::int64_t index, double value, double scale) {
-  const double scaled = value * scale;
-  if (fabs(scaled) < 0x1p62) {
-    atomicAdd(p.sum + index, static_cast<Fixed>(__double2ll_rn(scaled)));
-  } else {
-    atomicOr(p.unknown + index, 1);
-  }
 }
 
 /// Rows, products and keys of a warp.

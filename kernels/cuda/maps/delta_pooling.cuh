@@ -15,14 +15,15 @@ constexpr int kDeltaRows = kDeltaWarps * 16;
 /// A rest of a query below this changes no float32 entry.
 constexpr float kNothingLeft = 1e-37F;
 
-/// A block's G and N in shared memory, both parts of each.
+/// A block's G and N in shared memory, both parts of each. Of wide heads one block has room, whose G gives way to the
+/// next block's while N is read, and the other way round.
 template <int Depth>
 struct DeltaTile {
   static constexpr int kStride = Depth * 2 + 16;
   static constexpr int kPart = kTileKeys * kStride;
   static constexpr int kLeft = 2 * kPart;
   static constexpr int kBytes = 4 * kPart;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = Depth > 128 ? 1 : 2;
 };
 
 /// The left operand of a product of 16 columns, from two neighbouring tiles of 8 as mma.sync leaves them.
@@ -65,9 +66,9 @@ __device__ __forceinline__ void multiply_split(float (&a)[2][4], float (&b)[2][4
   four(left.high, right.low);
 }
 
-template <int Depth, bool Staged>
-struct DeltaPooling : MixingPixels<1, Staged> {
-  using Base = MixingPixels<1, Staged>;
+template <int Depth, MixingOutput Output>
+struct DeltaPooling : MixingPixels<1, Output> {
+  using Base = MixingPixels<1, Output>;
   using Tile = DeltaTile<Depth>;
   using Base::p;
   using Base::row;
@@ -96,12 +97,13 @@ struct DeltaPooling : MixingPixels<1, Staged> {
     }
   }
 
-  /// Starts copying a block, by all threads.
-  __device__ __forceinline__ void load(int tile, char* to) const {
+  /// Starts copying a block, by all threads: of G (0 and 1) and N (2 and 3) the parts from the first to before the
+  /// last.
+  __device__ __forceinline__ void load(int tile, char* to, int begin = 0, int end = 4) const {
     constexpr int kPieces = Depth / 8;
     const std::int64_t from = std::int64_t{tile} * kTileKeys * Depth;
-    for (int n = static_cast<int>(threadIdx.x); n < 4 * kTileKeys * kPieces; n += kDeltaWarps * 32) {
-      const int part = n / (kTileKeys * kPieces);
+    for (int n = static_cast<int>(threadIdx.x); n < (end - begin) * kTileKeys * kPieces; n += kDeltaWarps * 32) {
+      const int part = begin + n / (kTileKeys * kPieces);
       const int key = n / kPieces % kTileKeys;
       const int piece = n % kPieces;
       const __nv_bfloat16* operand = (part < 2 ? m.key : m.left) + part % 2 * m.part;
@@ -113,8 +115,14 @@ struct DeltaPooling : MixingPixels<1, Staged> {
   /// The entries of a block, and what it leaves of the queries.
   /// @param goes_on  another block follows
   __device__ __forceinline__ void pass(int tile, const char* keys, bool goes_on) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     Entries<1> s[4];
+    multiply_keys(tile, keys, s);
+    if (goes_on) update(s, m.factor[tile], keys + Tile::kLeft);
+  }
+
+  /// The entries of a block, which become pixels.
+  __device__ __forceinline__ void multiply_keys(int tile, const char* keys, Entries<1> (&s)[4]) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int at = 0; at < 32; ++at) s[at / 8][0][at / 4 % 2][at % 4] = 0;
 #pragma unroll
@@ -143,7 +151,6 @@ struct DeltaPooling : MixingPixels<1, Staged> {
         }
       });
     }
-    if (goes_on) update(s, m.factor[tile], keys + Tile::kLeft);
   }
 
   __device__ __forceinline__ void update(const Entries<1> (&s)[4], float factor, const char* taken) {
@@ -176,13 +183,14 @@ struct DeltaPooling : MixingPixels<1, Staged> {
   }
 };
 
-template <int Depth, bool Staged>
+template <int Depth, MixingOutput Output>
 constexpr int delta_bytes() {
-  return DeltaTile<Depth>::kStages * DeltaTile<Depth>::kBytes + (Staged ? kDeltaRows * (kTileKeys + 1) * 4 : 0);
+  return DeltaTile<Depth>::kStages * DeltaTile<Depth>::kBytes +
+         (Output == MixingOutput::narrow_bins ? kDeltaRows * (kTileKeys + 1) * 4 : 0);
 }
 
 /// One block: 128 rows, from a multiple of 128 on, and all keys before them.
-template <int Depth, bool Staged>
+template <int Depth, MixingOutput Output>
 __global__ void __launch_bounds__(kDeltaWarps * 32, Depth > 64 ? 1 : 2)
     delta_kernel(const __grid_constant__ MixingParameters parameters) {
   extern __shared__ __align__(16) char memory[];
@@ -191,9 +199,9 @@ __global__ void __launch_bounds__(kDeltaWarps * 32, Depth > 64 ? 1 : 2)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   // Later rows see more keys: they go first.
   const int block_row = (p.row_begin / kDeltaRows + static_cast<int>(gridDim.x - 1 - blockIdx.x)) * kDeltaRows;
-  DeltaPooling<Depth, Staged> pooling(parameters);
+  DeltaPooling<Depth, Output> pooling(parameters);
   pooling.start_rows(block_row + warp * 16);
-  if constexpr (Staged) {
+  if constexpr (Output == MixingOutput::narrow_bins) {
     pooling.stage = reinterpret_cast<float*>(memory + Tile::kStages * Tile::kBytes) + warp * 16 * (kTileKeys + 1);
   }
   const int own = pooling.block;
@@ -222,12 +230,69 @@ __global__ void __launch_bounds__(kDeltaWarps * 32, Depth > 64 ? 1 : 2)
   pooling.finish();
 }
 
-/// @returns unsupported where a block does not fit into shared memory
-template <int Depth, bool Staged>
-Status launch_delta_kernel(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  constexpr int kBytes = delta_bytes<Depth, Staged>();
+/// The same of wide heads: one block's G and N have room, and each is copied while the other is read.
+template <int Depth>
+__global__ void __launch_bounds__(kDeltaWarps * 32, 1)
+    wide_delta_kernel(const __grid_constant__ MixingParameters parameters) {
+  extern __shared__ __align__(16) char memory[];
+  const PoolParameters& p = parameters.pool;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int block_row = (p.row_begin / kDeltaRows + static_cast<int>(gridDim.x - 1 - blockIdx.x)) * kDeltaRows;
+  DeltaPooling<Depth, MixingOutput::strip> pooling(parameters);
+  pooling.start_rows(block_row + warp * 16);
+  const int own = pooling.block;
+  const int end = min(kTileKeys, min(p.column_end, pooling.rows.end) - own * kTileKeys);
+  if (pooling.alive && end > 0) pooling.pool_diagonal(parameters, own, 0, end);
+
+  int tile = block_row / kTileKeys;
+  pooling.load(tile, memory, 0, 2);
+  commit();
+  pooling.load(tile, memory, 2, 4);
+  commit();
+  for (; tile >= 0; --tile) {
+    // The block's G is there.
+    wait<1>();
+    if (__syncthreads_or(pooling.alive ? 1 : 0) == 0) break;
+    const bool meets = pooling.alive && tile < pooling.block;
+    Entries<1> s[4];
+    if (meets) pooling.multiply_keys(tile, memory, s);
+    __syncthreads();
+    if (tile > 0) pooling.load(tile - 1, memory, 0, 2);
+    commit();
+    // And its N.
+    wait<1>();
+    __syncthreads();
+    if (meets && tile > 0) {
+      pooling.update(s, parameters.factor[tile], memory + DeltaTile<Depth>::kLeft);
+      if (parameters.skips && tile % 4 == 0) pooling.look_whether_alive();
+    }
+    __syncthreads();
+    if (tile > 0) pooling.load(tile - 1, memory, 2, 4);
+    commit();
+  }
+  wait<0>();
+}
+
+template <int Depth>
+Status launch_wide_delta(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
+  constexpr int kBytes = DeltaTile<Depth>::kBytes;
   if (kBytes > shared_bytes) return Status::unsupported;
-  auto* kernel = delta_kernel<Depth, Staged>;
+  auto* kernel = wide_delta_kernel<Depth>;
+  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes))) {
+    return Status::failed;
+  }
+  const PoolParameters& p = m.pool;
+  const int groups = (p.row_end + kDeltaRows - 1) / kDeltaRows - p.row_begin / kDeltaRows;
+  kernel<<<static_cast<unsigned>(groups), kDeltaWarps * 32, static_cast<std::size_t>(kBytes), stream>>>(m);
+  return launched();
+}
+
+/// @returns unsupported where a block does not fit into shared memory
+template <int Depth, MixingOutput Output>
+Status launch_delta_kernel(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
+  constexpr int kBytes = delta_bytes<Depth, Output>();
+  if (kBytes > shared_bytes) return Status::unsupported;
+  auto* kernel = delta_kernel<Depth, Output>;
   if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes))) {
     return Status::failed;
   }
@@ -239,12 +304,16 @@ Status launch_delta_kernel(const MixingParameters& m, int shared_bytes, cudaStre
 
 template <int Depth>
 Status launch_delta(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  if (m.pool.staged) return launch_delta_kernel<Depth, true>(m, shared_bytes, stream);
-  return launch_delta_kernel<Depth, false>(m, shared_bytes, stream);
+  using enum MixingOutput;
+  if (m.strip != nullptr) return launch_delta_kernel<Depth, strip>(m, shared_bytes, stream);
+  if (m.pool.staged) return launch_delta_kernel<Depth, narrow_bins>(m, shared_bytes, stream);
+  return launch_delta_kernel<Depth, wide_bins>(m, shared_bytes, stream);
 }
 
 // One function a depth, each in a file of its own.
 Status mix_delta_64(const MixingParameters& m, int shared_bytes, cudaStream_t stream);
 Status mix_delta_128(const MixingParameters& m, int shared_bytes, cudaStream_t stream);
+/// Of depths 192 and 256, into strips alone.
+Status write_wide_delta(const MixingParameters& m, int depth, int shared_bytes, cudaStream_t stream);
 
 }  // namespace foxscope::kernels::cuda::maps

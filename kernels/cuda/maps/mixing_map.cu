@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/maps/delta_pooling.cuh"
+#include "kernels/cuda/maps/map_device.cuh"
 #include "kernels/cuda/maps/mixing_map.h"
 #include "kernels/cuda/maps/mixing_pooling.cuh"
 
@@ -30,7 +31,8 @@ PooledMap rectangle_of(const MixingMap& map) {
 }
 
 bool valid(const MixingMap& map) {
-  if (!mixing_sizes_valid(map.head) || !sizes_valid(rectangle_of(map))) return false;
+  if (!mixing_sizes_valid(map.head) || map.head.head_dim > kMostChannels || !sizes_valid(rectangle_of(map)))
+    return false;
   if (map.tables == nullptr || map.pixels == nullptr || map.workspace == nullptr) return false;
   return map.value != MixingValue::share || map.row_sizes != nullptr;
 }
@@ -67,7 +69,14 @@ Status mix(const MixingMap& map, MixingParameters& m, int multiprocessors, int s
   const std::int64_t last_key = std::min(map.column_end, map.row_end);
   m.pool.first_tile = static_cast<int>(map.column_begin / kTileKeys);
   if (map.head.kind == MixingKind::delta_rule) {
-    return plan.depth == 64 ? mix_delta_64(m, shared_bytes, stream) : mix_delta_128(m, shared_bytes, stream);
+    switch (plan.depth) {
+      case 64:
+        return mix_delta_64(m, shared_bytes, stream);
+      case 128:
+        return mix_delta_128(m, shared_bytes, stream);
+      default:
+        return write_wide_delta(m, plan.depth, shared_bytes, stream);
+    }
   }
   const auto tiles = static_cast<int>((last_key + kTileKeys - 1) / kTileKeys) - m.pool.first_tile;
   const std::int64_t work = tiles * ((map.row_end - map.row_begin + kTileKeys - 1) / kTileKeys) / 4;
@@ -86,6 +95,36 @@ Status run(const MixingMap& map, int multiprocessors, int shared_bytes, cudaStre
   return finish_pixels(rectangle, m.pool, stream);
 }
 
+bool valid(const MixingStrip& strip) {
+  const bool rows = strip.row_begin >= 0 && strip.row_begin < strip.row_end && strip.row_end <= strip.head.length;
+  return mixing_sizes_valid(strip.head) && rows && strip.tables != nullptr && strip.entries != nullptr &&
+         strip.stride >= strip.row_end && strip.stride % kTileKeys == 0;
+}
+
+Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_bytes, cudaStream_t stream) {
+  // Blocks that are left out leave zeros.
+  const std::int64_t rows = strip.slot == nullptr ? strip.row_end - strip.row_begin : strip.slots;
+  const auto bytes = static_cast<std::size_t>(rows * strip.stride) * sizeof(float);
+  if (!succeeded(cudaMemsetAsync(strip.entries, 0, bytes, stream))) return Status::failed;
+  const MixingParts parts(strip.head);
+  for (int n = 0; n < parts.count; ++n) {
+    MixingMap map;
+    map.head = parts.head[n];
+    map.tables = static_cast<const char*>(strip.tables) + parts.at[n];
+    map.row_begin = strip.row_begin;
+    map.row_end = map.column_end = strip.row_end;
+    MixingParameters m = parameters(map, MixingTables(map.head));
+    m.pool.row_begin = static_cast<int>(map.row_begin);
+    m.pool.row_end = m.pool.column_end = static_cast<int>(map.row_end);
+    m.strip = strip.entries;
+    m.stride = strip.stride;
+    m.slot = strip.slot;
+    m.adds = n > 0;
+    if (const Status status = mix(map, m, multiprocessors, shared_bytes, stream); status != Status::ok) return status;
+  }
+  return Status::ok;
+}
+
 }  // namespace
 }  // namespace maps
 
@@ -96,13 +135,16 @@ std::size_t mixing_map_workspace_bytes(const MixingMap& map) {
 Status mixing_map(const MixingMap& map, Stream stream) {
   if (!maps::valid(map)) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  int device = 0;
-  int multiprocessors = 0;
-  int shared_bytes = 0;
-  const bool known = succeeded(cudaGetDevice(&device)) &&
-                     succeeded(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device)) &&
-                     succeeded(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return known ? maps::run(map, multiprocessors, shared_bytes, stream) : Status::failed;
+  maps::MapDevice device;
+  return maps::current(device) ? maps::run(map, device.multiprocessors, device.shared_bytes, stream) : Status::failed;
+}
+
+Status mixing_strip(const MixingStrip& strip, Stream stream) {
+  if (!maps::valid(strip)) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  maps::MapDevice device;
+  return maps::current(device) ? maps::write_strip(strip, device.multiprocessors, device.shared_bytes, stream)
+                               : Status::failed;
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -23,13 +23,13 @@ struct MixingHead {
   const void* key = nullptr;    ///< [L, d]; null with query: 1
   ElementType element = ElementType::bfloat16;
   std::int64_t length = 0;
-  std::int64_t head_dim = 0;  ///< d, 1 to 128
+  std::int64_t head_dim = 0;  ///< d, 1 to 256
   /// [L] c, or [L, d] P of channel_decay, nats, non-increasing; null, of the delta rule alone: no decay.
   const double* cumulative_log_decay = nullptr;
   const float* beta = nullptr;  ///< [L]; not of channel_decay
 };
 
-/// Bytes that the tables of a head take: with d rounded up to 64 or 128 about 4 L d log2(L/64) where each channel
+/// Bytes that the tables of a head take: with d rounded up to whole 64 about 4 L d log2(L/64) where each channel
 /// decays, 4 L d (of float32 8 L d) where the head does, 12 L d of the delta rule, and 256 L more. Only kind, element,
 /// length and head_dim are looked at; 0 where these are not valid.
 std::size_t mixing_table_bytes(const MixingHead& head);
@@ -42,6 +42,12 @@ std::size_t mixing_table_bytes(const MixingHead& head);
 ///          into the device's shared memory; unavailable without a device; failed where a launch fails
 Status prepare_mixing_head(const MixingHead& head, void* tables, Stream stream);
 
+/// A head with its tables.
+struct PreparedMixer {
+  MixingHead head;               ///< kind, element, length and head_dim
+  const void* tables = nullptr;  ///< what prepare_mixing_head filled
+};
+
 /// The value of an entry.
 enum class MixingValue {
   mixing,  ///< M_ij
@@ -51,7 +57,7 @@ enum class MixingValue {
 
 /// Rows x columns of one head onto pixels, as PooledMap has them.
 struct MixingMap {
-  MixingHead head;               ///< kind, element, length and head_dim
+  MixingHead head;               ///< kind, element, length and head_dim, 1 to 128
   const void* tables = nullptr;  ///< what prepare_mixing_head filled
   MixingValue value = MixingValue::mixing;
   const float* row_sizes = nullptr;  ///< [L] sum over j of |M_ij|, for share
@@ -74,5 +80,21 @@ std::size_t mixing_map_workspace_bytes(const MixingMap& map);
 ///          device's shared memory and rows that do not fit into a grid; unavailable without a device; failed where a
 ///          launch fails
 Status mixing_map(const MixingMap& map, Stream stream);
+
+/// Whole rows of one head, each entry a number of its own: what statistics and differences are made of.
+struct MixingStrip {
+  MixingHead head;               ///< kind, element, length and head_dim
+  const void* tables = nullptr;  ///< what prepare_mixing_head filled
+  std::int64_t row_begin = 0, row_end = 0;
+  /// [rows, stride] M_ij at [i - row_begin, j] for j <= i, 0 behind; aligned to 16 bytes.
+  float* entries = nullptr;
+  /// [L] which of `slots` rows of entries a row is written to, below 0: it is left out; null: all are written.
+  const std::int32_t* slot = nullptr;
+  std::int64_t slots = 0;
+  std::int64_t stride = 0;  ///< row_end or more, a multiple of 64
+};
+
+/// Asynchronous on the stream; entries are those of mixing_map, of dimensions up to 256. @returns as mixing_map
+Status mixing_strip(const MixingStrip& strip, Stream stream);
 
 }  // namespace foxscope::kernels::cuda

@@ -22,6 +22,10 @@ struct MixingParameters {
   const float* row_sizes = nullptr;  ///< null: entries are not divided
   bool sizes = false;                ///< entries are their sizes
   bool skips = false;                ///< entries of 0 change no pixel
+  float* strip = nullptr;            ///< takes the entries as they are, in place of pixels: MixingStrip::entries
+  std::int64_t stride = 0;           ///< of its rows
+  const int* slot = nullptr;         ///< MixingStrip::slot
+  bool adds = false;                 ///< to what lies there
   double limit = 0;                  ///< below which entries may be left out, where tiles are
 };
 
@@ -29,8 +33,15 @@ struct MixingParameters {
 template <int M>
 using Entries = float[M][2][4];
 
+/// Where entries go.
+enum class MixingOutput {
+  wide_bins,    ///< pixels, by way of registers
+  narrow_bins,  ///< pixels of fewer columns than a step, by way of shared memory
+  strip,        ///< memory, each for itself
+};
+
 /// The pixels of a warp with 16 M rows.
-template <int M, bool Staged>
+template <int M, MixingOutput Output>
 struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   static constexpr int kLines = 2 * M;
   using Pixels = WarpPixels<PoolMode::any, kLines>;
@@ -41,8 +52,12 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   using Pixels::rows;
   using Pixels::stage;
 
-  int first = 0;          ///< row of the warp's line 0, `rows.begin` or before it
-  float share[kLines];    ///< by which a line's entries are multiplied
+  int first = 0;        ///< row of the warp's line 0, `rows.begin` or before it
+  float share[kLines];  ///< by which a line's entries are multiplied
+  float* strip = nullptr;
+  std::int64_t stride = 0;
+  const int* slot = nullptr;
+  bool adds = false;
   float pending[kLines];  ///< what tiles have brought to one column of pixels
   int pending_column = -1;
 
@@ -51,10 +66,21 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   /// @param first_row  of the warp
   __device__ __forceinline__ void start(const MixingParameters& m, int first_row) {
     first = first_row;
+    strip = m.strip;
+    stride = m.stride;
+    slot = m.slot;
+    adds = m.adds;
     rows.begin = max(first, p.row_begin);
     rows.end = min(first + 16 * M, p.row_end);
     row = first + static_cast<int>(threadIdx.x) % 32 / 4;
-    this->start_bins();
+    if constexpr (Output != MixingOutput::strip) {
+      this->start_bins();
+    } else if (slot != nullptr) {
+      // A warp whose rows are all left out has none.
+      const int mine = first + static_cast<int>(threadIdx.x) % 32;
+      const bool wanted = mine >= rows.begin && mine < rows.end && slot[mine] >= 0;
+      if (__any_sync(0xffffffffU, wanted) == 0) rows.end = rows.begin;
+    }
 #pragma unroll
     for (int n = 0; n < kLines; ++n) {
       share[n] = 1;
@@ -74,7 +100,13 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   __device__ __forceinline__ void pool(int tile, int begin, int end, bool diagonal, const float (&factor)[kLines],
                                        const Source& entries) {
     const int first_key = tile * kTileKeys;
-    if constexpr (Staged) {
+    if constexpr (Output == MixingOutput::strip) {
+      for_steps<Fixed>(begin, end, [&](int n) {
+        Entries<M> s;
+        entries(n, s);
+        store(s, first_key + n, diagonal, factor);
+      });
+    } else if constexpr (Output == MixingOutput::narrow_bins) {
       for_steps<Fixed>(begin, end, [&](int n) {
         Entries<M> s;
         entries(n, s);
@@ -146,6 +178,31 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
       }
     } else {
       for (int n = begin; n < end; n += kStepKeys) body(n);
+    }
+  }
+
+  /// Entries of 16 keys from `key` on; those after the diagonal are 0.
+  __device__ __forceinline__ void store(const Entries<M>& s, int key, bool diagonal,
+                                        const float (&factor)[kLines]) const {
+    key += static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int at = 0; at < 8 * M; at += 2) {
+      const int line = at / 8 * 2 + at % 4 / 2;
+      const int query = row + 8 * line;
+      const int column = key + at / 4 % 2 * 8;
+      if (query < rows.begin || query >= rows.end) continue;
+      const int at_row = slot == nullptr ? query - p.row_begin : slot[query];
+      if (at_row < 0) continue;
+      float2 pair = {s[at / 8][at / 4 % 2][at % 4] * factor[line], s[at / 8][at / 4 % 2][at % 4 + 1] * factor[line]};
+      if (diagonal && column > query) pair.x = 0;
+      if (diagonal && column + 1 > query) pair.y = 0;
+      auto* const to = reinterpret_cast<float2*>(strip + at_row * stride + column);
+      if (adds) {
+        const float2 there = *to;
+        pair.x += there.x;
+        pair.y += there.y;
+      }
+      *to = pair;
     }
   }
 

@@ -47,9 +47,9 @@ struct MixingTile {
 
 /// Levels: queries and keys are decayed to the boundaries of their level. Otherwise a query has the factor exp(c_i -
 /// c_e), a key one of its own.
-template <int Depth, int Parts, bool Levels, bool Staged>
-struct MixingPooling : MixingPixels<2, Staged> {
-  using Base = MixingPixels<2, Staged>;
+template <int Depth, int Parts, bool Levels, MixingOutput Output>
+struct MixingPooling : MixingPixels<2, Output> {
+  using Base = MixingPixels<2, Output>;
   using Tile = MixingTile<Depth, Parts>;
   using Base::p;
   using Base::row;
@@ -207,14 +207,15 @@ struct MixingPooling : MixingPixels<2, Staged> {
   }
 };
 
-template <int Depth, int Parts, bool Staged>
+template <int Depth, int Parts, MixingOutput Output>
 constexpr int mixing_bytes() {
   using Tile = MixingTile<Depth, Parts>;
-  return 16 + Tile::kStages * Tile::kBytes + (Staged ? kMostWarps * kWarpRows * (kTileKeys + 1) * 4 : 0);
+  return 16 + Tile::kStages * Tile::kBytes +
+         (Output == MixingOutput::narrow_bins ? kMostWarps * kWarpRows * (kTileKeys + 1) * 4 : 0);
 }
 
 /// One block: 256 rows, from a multiple of 256 on, and up to 31 tiles of keys.
-template <int Depth, int Parts, bool Levels, bool Staged>
+template <int Depth, int Parts, bool Levels, MixingOutput Output>
 __global__ void __launch_bounds__(kMostWarps * 32, Depth* Parts > 128 ? 1 : 2)
     mixing_kernel(const __grid_constant__ MixingParameters parameters) {
   extern __shared__ __align__(16) char memory[];
@@ -225,10 +226,10 @@ __global__ void __launch_bounds__(kMostWarps * 32, Depth* Parts > 128 ? 1 : 2)
   const int block_row = (p.row_begin / kGroupRows + static_cast<int>(gridDim.y - 1 - blockIdx.y)) * kGroupRows;
   const int first_tile = p.first_tile + static_cast<int>(blockIdx.x) * p.tiles_per_item;
   if (first_tile * kTileKeys >= min(block_row + kGroupRows, p.row_end)) return;
-  MixingPooling<Depth, Parts, Levels, Staged> pooling(parameters);
+  MixingPooling<Depth, Parts, Levels, Output> pooling(parameters);
   pooling.start_rows(block_row + warp * kWarpRows, block_row);
   const bool has_rows = pooling.rows.begin < pooling.rows.end;
-  if constexpr (Staged) {
+  if constexpr (Output == MixingOutput::narrow_bins) {
     pooling.stage =
         reinterpret_cast<float*>(memory + 16 + Tile::kStages * Tile::kBytes) + warp * kWarpRows * (kTileKeys + 1);
   }
@@ -257,11 +258,11 @@ __global__ void __launch_bounds__(kMostWarps * 32, Depth* Parts > 128 ? 1 : 2)
 }
 
 /// @returns unsupported where a tile does not fit into shared memory, or the rows not into a grid
-template <int Depth, int Parts, bool Levels, bool Staged>
+template <int Depth, int Parts, bool Levels, MixingOutput Output>
 Status launch_mixing_kernel(const MixingParameters& m, int tiles, int shared_bytes, cudaStream_t stream) {
-  constexpr int kBytes = mixing_bytes<Depth, Parts, Staged>();
+  constexpr int kBytes = mixing_bytes<Depth, Parts, Output>();
   if (kBytes > shared_bytes) return Status::unsupported;
-  auto* kernel = mixing_kernel<Depth, Parts, Levels, Staged>;
+  auto* kernel = mixing_kernel<Depth, Parts, Levels, Output>;
   if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes))) {
     return Status::failed;
   }
@@ -276,8 +277,10 @@ Status launch_mixing_kernel(const MixingParameters& m, int tiles, int shared_byt
 
 template <int Depth, int Parts, bool Levels>
 Status launch_mixing(const MixingParameters& m, int tiles, int shared_bytes, cudaStream_t stream) {
-  if (m.pool.staged) return launch_mixing_kernel<Depth, Parts, Levels, true>(m, tiles, shared_bytes, stream);
-  return launch_mixing_kernel<Depth, Parts, Levels, false>(m, tiles, shared_bytes, stream);
+  using enum MixingOutput;
+  if (m.strip != nullptr) return launch_mixing_kernel<Depth, Parts, Levels, strip>(m, tiles, shared_bytes, stream);
+  if (m.pool.staged) return launch_mixing_kernel<Depth, Parts, Levels, narrow_bins>(m, tiles, shared_bytes, stream);
+  return launch_mixing_kernel<Depth, Parts, Levels, wide_bins>(m, tiles, shared_bytes, stream);
 }
 
 // One function a depth, each in a file of its own.

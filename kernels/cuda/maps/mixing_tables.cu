@@ -19,18 +19,20 @@ struct Sources {
   const float* beta = nullptr;
   bool float32 = false;
   int length = 0;
-  int dim = 0;
+  int dim = 0;     ///< channels of this part of the head
+  int stride = 0;  ///< of all
+  int first = 0;   ///< of the part's
   int depth = 0;
   int parts = 0;
   std::int64_t part = 0;
 
   __device__ __forceinline__ float number(const void* from, std::int64_t row, int n) const {
-    const std::int64_t at = row * dim + n;
+    const std::int64_t at = row * stride + first + n;
     return float32 ? static_cast<const float*>(from)[at]
                    : __bfloat162float(static_cast<const __nv_bfloat16*>(from)[at]);
   }
   __device__ __forceinline__ float query_at(std::int64_t row, int n) const {
-    return query == nullptr ? 1.0F / static_cast<float>(dim) : number(query, row, n);
+    return query == nullptr ? 1.0F / static_cast<float>(stride) : number(query, row, n);
   }
   __device__ __forceinline__ float key_at(std::int64_t row, int n) const {
     return key == nullptr ? 1.0F : number(key, row, n);
@@ -99,8 +101,8 @@ __global__ void write_level(const __grid_constant__ Sources s, __nv_bfloat16* op
   const std::int64_t boundary = (std::int64_t{of_query ? unit : unit + 1} << level) * kTileKeys - 1;
   // Where the text ends no later than the boundary, no query follows.
   const bool inside = row < s.length && boundary < s.length - 1;
-  const double* of_row = s.sums + (inside ? std::int64_t{row} * s.dim : 0);
-  const double* of_boundary = s.sums + (inside ? boundary * s.dim : 0);
+  const double* of_row = s.sums + s.first + (inside ? std::int64_t{row} * s.stride : 0);
+  const double* of_boundary = s.sums + s.first + (inside ? boundary * s.stride : 0);
   write_row(s, row, 1.0F, operand + level * s.parts * s.part, norms + level * (rows / kWarpRows), [&](int n) {
     if (!inside) return 0.0F;
     return of_query ? s.query_at(row, n) * decay_between(of_row[n], of_boundary[n])
@@ -126,7 +128,7 @@ __global__ void __launch_bounds__(kThreads) write_diagonal(const __grid_constant
     const int row = at / s.dim;
     const int n = at % s.dim;
     keys[row * stride + n] = s.key_at(first + row, n);
-    if (ByChannel) sums[row * stride + n] = s.sums[std::int64_t{first + row} * s.dim + n];
+    if (ByChannel) sums[row * stride + n] = s.sums[std::int64_t{first + row} * s.stride + s.first + n];
   }
   if (!ByChannel) {
     for (int row = static_cast<int>(threadIdx.x); row < count; row += kThreads) sums[row] = s.sums[first + row];
@@ -162,7 +164,10 @@ Status prepare_diagonal(const Sources& s, float* diagonal, int shared_bytes, cud
   return launched();
 }
 
-Status prepare(const MixingHead& head, char* memory, int shared_bytes, cudaStream_t stream) {
+/// @param first   channel of the part of a head
+/// @param stride  channels of all parts
+Status prepare_part(const MixingHead& head, int first, int stride, char* memory, int shared_bytes,
+                    cudaStream_t stream) {
   const MixingTables plan(head);
   if (head.kind == MixingKind::delta_rule) return prepare_delta(head, plan, memory, shared_bytes, stream);
   Sources s;
@@ -173,6 +178,8 @@ Status prepare(const MixingHead& head, char* memory, int shared_bytes, cudaStrea
   s.float32 = head.element == ElementType::float32;
   s.length = static_cast<int>(head.length);
   s.dim = static_cast<int>(head.head_dim);
+  s.stride = stride;
+  s.first = first;
   s.depth = plan.depth;
   s.parts = plan.parts;
   s.part = plan.part;
@@ -202,6 +209,16 @@ Status prepare(const MixingHead& head, char* memory, int shared_bytes, cudaStrea
   return prepare_diagonal<true>(s, diagonal, shared_bytes, stream);
 }
 
+Status prepare(const MixingHead& head, char* memory, int shared_bytes, cudaStream_t stream) {
+  const MixingParts parts(head);
+  for (int n = 0; n < parts.count; ++n) {
+    const Status status = prepare_part(parts.head[n], static_cast<int>(n * kMostChannels),
+                                       static_cast<int>(head.head_dim), memory + parts.at[n], shared_bytes, stream);
+    if (status != Status::ok) return status;
+  }
+  return Status::ok;
+}
+
 bool pointers_valid(const MixingHead& head) {
   if ((head.query == nullptr) != (head.key == nullptr)) return false;
   if (head.query == nullptr && head.kind != MixingKind::channel_decay) return false;
@@ -212,13 +229,13 @@ bool pointers_valid(const MixingHead& head) {
 
 bool mixing_sizes_valid(const MixingHead& head) {
   return head.length >= 1 && head.length <= std::numeric_limits<int>::max() / 4 && head.head_dim >= 1 &&
-         head.head_dim <= 128;
+         head.head_dim <= 256;
 }
 
 }  // namespace maps
 
 std::size_t mixing_table_bytes(const MixingHead& head) {
-  return maps::mixing_sizes_valid(head) ? static_cast<std::size_t>(maps::MixingTables(head).bytes) : 0;
+  return maps::mixing_sizes_valid(head) ? static_cast<std::size_t>(maps::MixingParts(head).bytes) : 0;
 }
 
 Status prepare_mixing_head(const MixingHead& head, void* tables, Stream stream) {

@@ -32,7 +32,7 @@ __host__ __device__ inline int level_of(int block, int other) {
 
 /// Where a head's tables lie, in bytes, and their sizes.
 struct MixingTables {
-  int depth = 0;          ///< head_dim padded with zeros to 64 or 128
+  int depth = 0;          ///< head_dim padded with zeros to 64 or 128; of the delta rule also to 192 or 256
   int parts = 0;          ///< bfloat16 numbers of a query or key: 1 or 2
   int levels = 0;         ///< of channel_decay
   std::int64_t rows = 0;  ///< positions, padded
@@ -53,7 +53,7 @@ struct MixingTables {
   std::int64_t bytes = 0;
 
   explicit MixingTables(const MixingHead& head) {
-    depth = head.head_dim <= 64 ? 64 : 128;
+    depth = static_cast<int>((head.head_dim + 63) / 64) * 64;
     parts = head.kind == MixingKind::head_decay && head.element == ElementType::bfloat16 ? 1 : 2;
     rows = (head.length + kGroupRows - 1) / kGroupRows * kGroupRows;
     part = rows * depth;
@@ -91,6 +91,28 @@ struct MixingTables {
 };
 
 bool mixing_sizes_valid(const MixingHead& head);
+
+/// Heads that decay and are wider than this have tables of two parts of their channels, whose entries are added.
+constexpr std::int64_t kMostChannels = 128;
+
+/// The parts of a head's channels, with what stands before their tables.
+struct MixingParts {
+  MixingHead head[2];  ///< with head_dim of the part alone
+  std::int64_t at[2] = {};
+  int count = 1;
+  std::int64_t bytes = 0;
+
+  explicit MixingParts(const MixingHead& whole) {
+    const bool wide = whole.kind != MixingKind::delta_rule && whole.head_dim > kMostChannels;
+    count = wide ? 2 : 1;
+    for (int n = 0; n < count; ++n) {
+      head[n] = whole;
+      if (wide) head[n].head_dim = n == 0 ? kMostChannels : whole.head_dim - kMostChannels;
+      at[n] = bytes;
+      bytes += MixingTables(head[n]).bytes;
+    }
+  }
+};
 
 /// Two neighbours in two parts: x = high + low to 2^-18 of it.
 struct SplitPair {

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
+#include "kernels/cuda/maps/entry_strips.cuh"
 #include "kernels/cuda/maps/map_pooling.cuh"
 #include "kernels/cuda/maps/sampled_rows.h"
 #include "kernels/log2e.h"
@@ -231,6 +232,86 @@ __global__ void __launch_bounds__(kRowThreads) measure_toward(const __grid_const
   for (int n = 0; n < 2; ++n) numbers.toward[n] = weight_of(numbers, position) * toward[n];
 }
 
+/// Where the parts of a linear mixer's workspace lie, in bytes, behind the logarithms.
+struct MixingRowsPlan {
+  std::int64_t slot = 0, strip = 0, bytes = 0;
+  MixingRowsPlan(std::int64_t length, std::int64_t rows, std::int64_t count, bool mixing) {
+    slot = (length * rows * count * 4 + 255) / 256 * 256;
+    strip = slot + (length * 4 + 255) / 256 * 256;
+    bytes = mixing ? strip + rows * strip_stride(length) * 4 : length * rows * count * 4;
+  }
+};
+
+__global__ void fill_slots(const int* positions, int rows, int* slot) {
+  const auto row = static_cast<int>(blockIdx.x * kRowThreads + threadIdx.x);
+  if (row < rows) slot[positions[row]] = row;
+}
+
+/// One block a row: log2 of the shares that entries have of it. A row of zeros has shares of 0.
+__global__ void __launch_bounds__(kRowThreads)
+    share_logarithms(const __grid_constant__ SampledParameters p, const float* entries, std::int64_t stride, int head) {
+  const auto row = static_cast<int>(blockIdx.x);
+  const int position = p.positions[row];
+  const float* const from = entries + row * stride;
+  float* const to = p.logarithm + (std::int64_t{head} * p.rows + row) * p.length;
+  double sum = 0;
+  for (int key = static_cast<int>(threadIdx.x); key <= position; key += kRowThreads) {
+    sum += static_cast<double>(fabsf(from[key]));
+  }
+  sum = block_sum(sum);
+  const float share = sum == 0 ? 0.0F : static_cast<float>(1.0 / sum);
+  for (int key = static_cast<int>(threadIdx.x); key < p.length; key += kRowThreads) {
+    to[key] = key <= position ? log2f(fabsf(from[key]) * share) : -INFINITY;
+  }
+}
+
+/// The rows of linear mixers, one head after the other.
+Status write_mixing_rows(const SampledRows& rows, const SampledParameters& p, cudaStream_t stream) {
+  const MixingRowsPlan plan(p.length, p.rows, rows.count, true);
+  auto* const memory = static_cast<char*>(rows.workspace);
+  auto* const slot = reinterpret_cast<int*>(memory + plan.slot);
+  const auto slots = static_cast<std::size_t>(p.length) * sizeof(int);
+  if (!succeeded(cudaMemsetAsync(slot, 0xff, slots, stream))) return Status::failed;
+  fill_slots<<<static_cast<unsigned>((p.rows + kRowThreads - 1) / kRowThreads), kRowThreads, 0, stream>>>(p.positions,
+                                                                                                          p.rows, slot);
+  if (const Status status = launched(); status != Status::ok) return status;
+  MixingStrip strip;
+  strip.row_end = p.length;
+  strip.entries = reinterpret_cast<float*>(memory + plan.strip);
+  strip.stride = strip_stride(p.length);
+  strip.slot = slot;
+  strip.slots = p.rows;
+  for (int n = 0; n < rows.count; ++n) {
+    strip.head = rows.mixers[n].head;
+    strip.tables = rows.mixers[n].tables;
+    if (const Status status = mixing_strip(strip, stream); status != Status::ok) return status;
+    share_logarithms<<<static_cast<unsigned>(p.rows), kRowThreads, 0, stream>>>(p, strip.entries, strip.stride, n);
+    if (const Status status = launched(); status != Status::ok) return status;
+  }
+  return Status::ok;
+}
+
+/// The rows of heads of softmax, all at once.
+Status write_softmax_rows(const SampledRows& rows, const SampledParameters& p, cudaStream_t stream) {
+  const int bytes = (kStripRows + kTileKeys) * tile_stride(p.head.depth, p.head.float32);
+  int device = 0;
+  int most = 0;
+  if (!succeeded(cudaGetDevice(&device)) ||
+      !succeeded(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device))) {
+    return Status::failed;
+  }
+  if (bytes > most) return Status::unsupported;
+  if (!succeeded(cudaFuncSetAttribute(sampled_entries, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))) {
+    return Status::failed;
+  }
+  const int tiles = (p.length + kTileKeys - 1) / kTileKeys;
+  const dim3 grid(static_cast<unsigned>((tiles + kStripTiles - 1) / kStripTiles),
+                  static_cast<unsigned>((rows.rows + kStripRows - 1) / kStripRows), static_cast<unsigned>(rows.count));
+  if (grid.y > kMostGridRows) return Status::unsupported;
+  sampled_entries<<<grid, kStripThreads, static_cast<std::size_t>(bytes), stream>>>(p);
+  return launched();
+}
+
 Status measure(const SampledRows& rows, cudaStream_t stream) {
   SampledParameters p;
   p.head = head_parameters(rows.heads[0], false);
@@ -255,23 +336,9 @@ Status measure(const SampledRows& rows, cudaStream_t stream) {
   if (!succeeded(cudaMemsetAsync(rows.numbers, 0, sizeof(SampledRow) * count * row_count, stream))) {
     return Status::failed;
   }
-  const int bytes = (kStripRows + kTileKeys) * tile_stride(p.head.depth, p.head.float32);
-  int device = 0;
-  int most = 0;
-  if (!succeeded(cudaGetDevice(&device)) ||
-      !succeeded(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device))) {
-    return Status::failed;
-  }
-  if (bytes > most) return Status::unsupported;
-  if (!succeeded(cudaFuncSetAttribute(sampled_entries, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))) {
-    return Status::failed;
-  }
-  const int tiles = (p.length + kTileKeys - 1) / kTileKeys;
-  const dim3 grid(static_cast<unsigned>((tiles + kStripTiles - 1) / kStripTiles),
-                  static_cast<unsigned>((rows.rows + kStripRows - 1) / kStripRows), count);
-  if (grid.y > kMostGridRows) return Status::unsupported;
-  sampled_entries<<<grid, kStripThreads, static_cast<std::size_t>(bytes), stream>>>(p);
-  if (const Status status = launched(); status != Status::ok) return status;
+  const Status written =
+      rows.mixers == nullptr ? write_softmax_rows(rows, p, stream) : write_mixing_rows(rows, p, stream);
+  if (written != Status::ok) return written;
   measure_rows<<<dim3(row_count, count), kRowThreads, 0, stream>>>(p);
   if (const Status status = launched(); status != Status::ok) return status;
   const auto blocks = static_cast<unsigned>((p.length + kRowThreads - 1) / kRowThreads);
@@ -286,9 +353,8 @@ Status measure(const SampledRows& rows, cudaStream_t stream) {
 }  // namespace
 }  // namespace maps
 
-std::size_t sampled_rows_workspace_bytes(std::int64_t length, int rows, int count) {
-  return static_cast<std::size_t>(length) * static_cast<std::size_t>(rows) * static_cast<std::size_t>(count) *
-         sizeof(float);
+std::size_t sampled_rows_workspace_bytes(std::int64_t length, int rows, int count, bool mixing) {
+  return static_cast<std::size_t>(maps::MixingRowsPlan(length, rows, count, mixing).bytes);
 }
 
 Status sampled_rows(const SampledRows& rows, Stream stream) {
@@ -299,7 +365,8 @@ Status sampled_rows(const SampledRows& rows, Stream stream) {
   if (!counted || !arrays) return Status::invalid_argument;
   for (int n = 0; n < rows.count; ++n) {
     if (!maps::head_valid(rows.heads[n]) || !maps::alike(rows.heads[n], rows.heads[0])) return Status::invalid_argument;
-    if (rows.heads[n].query == nullptr) return Status::invalid_argument;
+    if (rows.mixers == nullptr ? rows.heads[n].query == nullptr : rows.mixers[n].tables == nullptr)
+      return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
   return maps::measure(rows, stream);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/maps/mixing_map.h"
 #include "kernels/cuda/maps/pooled_map.h"
 
 namespace foxscope::kernels::cuda {
@@ -28,8 +29,11 @@ struct SampledRow {
 struct SampledRows {
   static constexpr int kMostHeads = 32;
 
-  const MapHead* heads = nullptr;           ///< [count] in memory of the host; their entries are attention
-  int count = 0;                            ///< 1 to kMostHeads
+  const MapHead* heads = nullptr;  ///< [count] in memory of the host; their entries are attention
+  int count = 0;                   ///< 1 to kMostHeads
+  /// [count] in memory of the host: linear mixers, whose attention is |M_ij| / sum over j of |M_ij|; of `heads` then
+  /// length, window and gate alone count. Null: heads are of softmax.
+  const PreparedMixer* mixers = nullptr;
   const std::int32_t* token = nullptr;      ///< [L] as those of AttentionStatistics
   const std::int32_t* positions = nullptr;  ///< [rows] which rows
   const double* stands_for = nullptr;       ///< [rows] rows of the text that a stratum of two has, N
@@ -41,7 +45,8 @@ struct SampledRows {
   void* workspace = nullptr;   ///< [sampled_rows_workspace_bytes], aligned to 16 bytes
 };
 
-std::size_t sampled_rows_workspace_bytes(std::int64_t length, int rows, int count);
+/// @param mixing  heads are linear mixers
+std::size_t sampled_rows_workspace_bytes(std::int64_t length, int rows, int count, bool mixing);
 
 /// Every entry of the rows, kept as float32 logarithms, and sums over them; the same in every run. Asynchronous; all
 /// pointers but `heads` are to memory of the device.
