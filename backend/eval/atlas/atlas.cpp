@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -163,13 +165,25 @@ class AtlasModelWork {
       if (!first_) return false;
     }
     started_ = kept_ = AtlasClock::now();
+    // The heads of a batch are looked at while the GPU reads the next one: batch_tokens leaves room for both.
+    const bool beside = model_.device.cuda && model_.table->length <= at_once;
+    std::future<bool> before;
+    const auto added = [&] { return !before.valid() || before.get(); };
+    const auto end_early = [&] {
+      keep();
+      return false;
+    };
     for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
-      if (job_.stopped() || !run_windows(*lm, batches_[batch])) {
-        keep();
-        return false;
-      }
+      auto passes = job_.stopped() ? nullptr : read_windows(*lm, batches_[batch]);
+      if (!added() || passes == nullptr) return end_early();
       if (is_time()) keep();
+      const auto add = [this, beside, read = std::shared_ptr<Passes>(std::move(passes))] {
+        return add_windows(*read, beside ? nullptr : job_.executor);
+      };
+      before = std::async(beside ? std::launch::async : std::launch::deferred, add);
+      if (!beside && !added()) return end_early();
     }
+    if (!added()) return end_early();
     keep();
     return work_.collect([this] { return model_.is_done(); }, job_);
   }
@@ -194,30 +208,47 @@ class AtlasModelWork {
     keep_seconds_ = seconds_from(start);
   }
 
-  bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
-    const std::int64_t tokens = std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
-    auto pass = forward_windows(model_, lm, batch, keep_, place_,
-                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading heads"}, tokens));
-    if (!pass) return false;
+  /// The passes of the model, and of the one that it is compared with, over some windows.
+  struct Passes {
+    std::vector<std::size_t> windows;
+    WindowPass own;
     std::optional<WindowPass> first;
+  };
+
+  /// @returns null if the job was stopped
+  std::unique_ptr<Passes> read_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
+    const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.windows.windows[windows.front()].ids);
+    auto pass = forward_windows(model_, lm, windows, keep_, place_,
+                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading heads"}, tokens));
+    if (!pass) return nullptr;
+    auto passes = std::make_unique<Passes>(Passes{windows, std::move(*pass), {}});
     if (first_) {
-      first = forward_windows(*model_.first, *first_, batch, keep_, place_, Job{job_.stop, {}, job_.executor});
-      if (!first) return false;
+      passes->first =
+          forward_windows(*model_.first, *first_, windows, keep_, place_, Job{job_.stop, {}, job_.executor});
+      if (!passes->first) return nullptr;
     }
-    const Team team(job_);
+    done_tokens_ += tokens;
+    return passes;
+  }
+
+  /// @param executor  of the work; null: threads of its own
+  /// @returns false if the job was stopped
+  bool add_windows(Passes& passes, kernels::Executor* executor) {
+    const Job own{job_.stop, {}, executor};
+    const Team team(own);
     const Job quiet{job_.stop, {}, team.executor()};
-    for (std::size_t n = 0; n < batch.size(); ++n) {
-      const Window& window = model_.windows.windows[batch[n]];
+    for (std::size_t n = 0; n < passes.windows.size(); ++n) {
+      const Window& window = model_.windows.windows[passes.windows[n]];
       auto read = std::make_shared<TokenTable>();
       read->id.assign(window.ids.begin(), window.ids.end());
       read->input_id = input_ids(window.ids, model_.bos_id);
-      const RunOnDevice run(pass->recorders[n].finish(nullptr, read, place_.gpu()));
+      const RunOnDevice run(passes.own.recorders[n].finish(nullptr, read, place_.gpu()));
       RunOnDevice before;
-      if (first) before = RunOnDevice(first->recorders[n].finish(nullptr, read, place_.gpu()));
-      const AtlasWindow of{static_cast<std::int64_t>(batch[n]), window.document, window_key(seed_, window.ids),
+      if (passes.first) before = RunOnDevice(passes.first->recorders[n].finish(nullptr, read, place_.gpu()));
+      const AtlasWindow of{static_cast<std::int64_t>(passes.windows[n]), window.document, window_key(seed_, window.ids),
                            boundary_classes(window)};
       try {
-        if (!add_window(run, first ? &before : nullptr, of, model_.numbers, quiet, made_)) {
+        if (!add_window(run, passes.first ? &before : nullptr, of, model_.numbers, quiet, made_)) {
           // Sums with a part of a window are of no use.
           made_ = AtlasSums(model_.sums.shape());
           return false;
@@ -226,7 +257,6 @@ class AtlasModelWork {
         throw Error(fmt::format("{}: {}", model_.request.name, error.what()));
       }
     }
-    done_tokens_ += tokens;
     return true;
   }
 
