@@ -20,6 +20,7 @@
 #include "backend/eval/shared_work.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/map/team.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope {
 namespace {
@@ -266,6 +267,7 @@ class AtlasModelWork {
   SharedWork& work_;
   const Job& job_;
   KeepSet keep_;
+  kernels::cuda::KeptBuffers buffers_;  ///< of the windows before, for those to come
   QueryKeyPlace place_;
   std::shared_ptr<CausalLM> first_;  ///< the first model; null: this one is not compared with it
   AtlasSums made_;                   ///< of windows that are not kept yet

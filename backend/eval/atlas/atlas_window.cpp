@@ -173,6 +173,7 @@ class WindowWork {
   /// What is known of a head once it is measured.
   struct Found {
     bool gated = false;
+    std::optional<HeadMeasures> measures;  ///< made on a GPU, together with those of other heads
     AtlasPlace lowest;
     AtlasPlace drawn;
   };
@@ -245,7 +246,7 @@ class WindowWork {
     return measure_heads(run_, measure_options(), job, [&](HeadMeasures measures) {
       const std::size_t place =
           index_of(measures.statistics.layer) * index_of(sums_.shape().heads) + index_of(measures.statistics.head);
-      put_measures(place, measures);
+      found_[place].measures = std::move(measures);
     });
   }
 
@@ -267,7 +268,10 @@ class WindowWork {
         measures.statistics.channel_log_decay = channel_log_decays({run_, layer_of(place), head_of(place)});
       }
       put_measures(place, measures);
-    } else if (!run_.gpu) {
+    } else if (run_.gpu) {
+      if (found_[place].measures) put_measures(place, *found_[place].measures);
+      found_[place].measures.reset();
+    } else {
       const auto measures = measure_head({run_, layer_of(place), head_of(place)}, measure_options(), quiet);
       if (measures) put_measures(place, *measures);
       stopped_ = stopped_ || !measures;

@@ -28,7 +28,8 @@ struct SampledRow {
 struct SampledRows {
   static constexpr int kMostHeads = 32;
 
-  const MapHead* heads = nullptr;           ///< [count] in memory of the host; their entries are attention
+  /// [count] in memory of the host; their entries are attention, and their tables are not looked at
+  const MapHead* heads = nullptr;
   int count = 0;                            ///< 1 to kMostHeads
   const std::int32_t* token = nullptr;      ///< [L] as those of AttentionStatistics
   const std::int32_t* positions = nullptr;  ///< [rows] which rows
