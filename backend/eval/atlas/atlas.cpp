@@ -134,11 +134,13 @@ std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& sour
 /// The work on one model.
 class AtlasModelWork {
  public:
-  AtlasModelWork(AtlasWork& model, std::uint32_t index, std::uint64_t seed, SharedWork& work, const Job& job)
+  AtlasModelWork(AtlasWork& model, std::uint32_t index, std::uint64_t seed, SharedWork& work, const AtlasEvents& events,
+                 const Job& job)
       : model_(model),
         index_(index),
         seed_(seed),
         work_(work),
+        events_(events),
         job_(job),
         keep_(kept_for(model.sums.shape().rows)),
         made_(model.sums.shape()) {}
@@ -185,6 +187,7 @@ class AtlasModelWork {
       if (!beside && !added()) return end_early();
     }
     if (!added()) return end_early();
+    if (events_.read && done_tokens_ > 0) events_.read(model_.request.name, done_tokens_, seconds_from(started_));
     keep();
     return work_.collect([this] { return model_.is_done(); }, job_);
   }
@@ -249,7 +252,7 @@ class AtlasModelWork {
       const AtlasWindow of{static_cast<std::int64_t>(passes.windows[n]), window.document, window_key(seed_, window.ids),
                            boundary_classes(window)};
       try {
-        if (!add_window(run, passes.first ? &before : nullptr, of, model_.numbers, quiet, made_)) {
+        if (!add_window(run, passes.first ? &before : nullptr, of, model_.numbers, quiet, memory_, made_)) {
           // Sums with a part of a window are of no use.
           made_ = AtlasSums(model_.sums.shape());
           return false;
@@ -265,12 +268,14 @@ class AtlasModelWork {
   std::uint32_t index_;
   std::uint64_t seed_;
   SharedWork& work_;
+  const AtlasEvents& events_;
   const Job& job_;
   KeepSet keep_;
   kernels::cuda::KeptBuffers buffers_;  ///< of the windows before, for those to come
   QueryKeyPlace place_;
   std::shared_ptr<CausalLM> first_;  ///< the first model; null: this one is not compared with it
-  AtlasSums made_;                   ///< of windows that are not kept yet
+  WindowMemory memory_;
+  AtlasSums made_;  ///< of windows that are not kept yet
   std::uint32_t parts_ = 0;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
   std::int64_t tokens_ = 0;                        ///< that are left
@@ -322,7 +327,7 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
     for (const std::string& note : model.config.notes) {
       if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
     }
-    if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, job).run()) return std::nullopt;
+    if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, events, job).run()) return std::nullopt;
   }
   if (!work.first()) return atlas;
   for (AtlasWork& model : models) {

@@ -127,7 +127,7 @@ class ResetPlaces {
 class WindowWork {
  public:
   WindowWork(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window, const AtlasNumbers& numbers,
-             AtlasSums& sums)
+             WindowMemory& memory, AtlasSums& sums)
       : run_(run),
         first_(first),
         window_(window),
@@ -137,10 +137,12 @@ class WindowWork {
         positions_(index_of(length_) - 1),
         heads_(sums.shape().head_count()),
         places_(window.classes, positions_, window.key),
-        log_gates_(heads_ * positions_),
+        memory_(memory),
         found_(heads_),
         rows_(run, wanted_rows(sums.shape()), mixed(~window.key)),
-        document_(sums.document(window.document)) {}
+        document_(sums.document(window.document)) {
+    memory_.log_gates.resize(heads_ * positions_);
+  }
 
   bool run(const Job& job) {
     const Job quiet{job.stop, {}, job.executor};
@@ -152,18 +154,20 @@ class WindowWork {
     if (!team.run({"measuring heads", "heads", heads}, heads, measure_one) || stopped_) return false;
     if (!put_document_tokens(team)) return false;
     check_losses();
-    const auto gates = side_by_side(
-        heads_, positions_, [&](std::size_t head) { return log_gates(head); }, team);
-    if (!gates || !multiply(*gates, AtlasSum::log_gate_product, team)) return false;
-    std::optional<HeadVectors> masses;
-    if (with_rows()) {
-      masses = side_by_side(
-          heads_, rows_.masses(), [&](std::size_t n) { return masses_of(rows_, n); }, team);
-      if (!masses || !multiply(*masses, AtlasSum::mass_product, team)) return false;
+    if (!multiply(
+            AtlasSum::log_gate_product, positions_, [&](std::size_t head) { return gates_of(head); }, team)) {
+      return false;
     }
-    if (first_ != nullptr && !compare_with_first(*gates, masses, job, team)) return false;
+    if (with_rows() &&
+        !multiply(
+            AtlasSum::mass_product, rows_.masses(), [&](std::size_t head) { return masses_of(rows_, head); }, team)) {
+      return false;
+    }
+    if (first_ != nullptr && !compare_with_first(job, team)) return false;
     put_counts();
-    put_places();
+    if (!team.run({"finding passages", "heads", heads}, heads, [&](std::int64_t n, int) { put_places(index_of(n)); })) {
+      return false;
+    }
     ++document_.windows;
     sums_.windows.push_back(window_.number);
     return true;
@@ -418,26 +422,33 @@ class WindowWork {
   }
 
   [[nodiscard]] std::span<double> log_gates(std::size_t place) {
-    return std::span(log_gates_).subspan(place * positions_, positions_);
+    return std::span(memory_.log_gates).subspan(place * positions_, positions_);
+  }
+  /// The same; empty without a gate.
+  [[nodiscard]] std::span<const double> gates_of(std::size_t place) {
+    return found_[place].gated ? log_gates(place) : std::span<const double>();
   }
   static std::span<const double> masses_of(const WindowRows& rows, std::size_t place) {
     return rows.head(place).masses;
   }
 
   /// @param of  HeadVectors::set_block
-  /// @returns nothing if the job was stopped
+  /// @returns false if the job was stopped
   template <typename Of>
-  static std::optional<HeadVectors> side_by_side(std::size_t heads, std::size_t entries, const Of& of, Team& team) {
-    HeadVectors vectors(heads, entries);
+  static bool put_side_by_side(std::size_t heads, std::size_t entries, const Of& of, Team& team, HeadVectors& vectors) {
+    vectors.resize(heads, entries);
     const auto blocks = static_cast<std::int64_t>(vectors.blocks());
-    const bool done = team.run({"comparing heads", "blocks", blocks}, blocks,
-                               [&](std::int64_t block, int) { vectors.set_block(index_of(block), of); });
-    if (!done) return std::nullopt;
-    return vectors;
+    return team.run({"comparing heads", "blocks", blocks}, blocks,
+                    [&](std::int64_t block, int) { vectors.set_block(index_of(block), of); });
   }
 
-  /// Products of all pairs of heads. @returns false if the job was stopped
-  bool multiply(const HeadVectors& vectors, AtlasSum products, Team& team) {
+  /// Products of all pairs of heads.
+  /// @param of  HeadVectors::set_block
+  /// @returns false if the job was stopped
+  template <typename Of>
+  bool multiply(AtlasSum products, std::size_t entries, const Of& of, Team& team) {
+    HeadVectors& vectors = memory_.own;
+    if (!put_side_by_side(heads_, entries, of, team, vectors)) return false;
     // The last block has the most products.
     const auto count = static_cast<std::int64_t>(vectors.blocks());
     return team.run({"comparing heads", "blocks", count}, count, [&](std::int64_t task, int) {
@@ -450,8 +461,7 @@ class WindowWork {
     });
   }
 
-  bool compare_with_first(const HeadVectors& gates, const std::optional<HeadVectors>& masses, const Job& job,
-                          Team& team) {
+  bool compare_with_first(const Job& job, Team& team) {
     const Trace& trace = **first_;
     const std::size_t heads = index_of(trace.info().layers) * index_of(trace.info().heads);
     std::vector<std::vector<double>> first_gates(heads);
@@ -470,20 +480,29 @@ class WindowWork {
     };
     const auto count = static_cast<std::int64_t>(heads);
     if (!team.run({"reading the first model", "heads", count}, count, read) || stopped_) return false;
-    const auto gates_of = [&](std::size_t head) { return std::span<const double>(first_gates[head]); };
-    const auto first = side_by_side(heads, positions_, gates_of, team);
-    if (!first || !multiply_with(gates, *first, AtlasSum::first_log_gate_product, team)) return false;
-    if (!masses) return true;
-    const auto others = side_by_side(
-        heads, rows.masses(), [&](std::size_t n) { return masses_of(rows, n); }, team);
-    return others && multiply_with(*masses, *others, AtlasSum::first_mass_product, team);
+    const auto first_of = [&](std::size_t head) { return std::span<const double>(first_gates[head]); };
+    const auto own_of = [&](std::size_t head) { return gates_of(head); };
+    if (!multiply_with(AtlasSum::first_log_gate_product, positions_, own_of, heads, first_of, team)) return false;
+    if (!with_rows()) return true;
+    const auto first_masses_of = [&](std::size_t head) { return masses_of(rows, head); };
+    const auto own_masses_of = [&](std::size_t head) { return masses_of(rows_, head); };
+    return multiply_with(AtlasSum::first_mass_product, rows_.masses(), own_masses_of, heads, first_masses_of, team);
   }
 
-  bool multiply_with(const HeadVectors& vectors, const HeadVectors& first, AtlasSum products, Team& team) {
-    const auto count = static_cast<std::int64_t>(vectors.blocks());
+  /// @param own_of, first_of  HeadVectors::set_block, of this model and of the first, which has so many heads
+  template <typename Own, typename First>
+  bool multiply_with(AtlasSum products, std::size_t entries, const Own& own_of, std::size_t first_heads,
+                     const First& first_of, Team& team) {
+    const HeadVectors& own = memory_.own;
+    const HeadVectors& first = memory_.first;
+    if (!put_side_by_side(heads_, entries, own_of, team, memory_.own) ||
+        !put_side_by_side(first_heads, entries, first_of, team, memory_.first)) {
+      return false;
+    }
+    const auto count = static_cast<std::int64_t>(own.blocks());
     return team.run({"comparing models", "blocks", count}, count, [&](std::int64_t block, int) {
       for (std::size_t other = 0; other < first.blocks(); ++other) {
-        each_product(vectors, index_of(block), first, other, [&](std::size_t head, std::size_t with, double sum) {
+        each_product(own, index_of(block), first, other, [&](std::size_t head, std::size_t with, double sum) {
           add_exactly(sum, sums_.exact(products, head * first.heads() + with));
         });
       }
@@ -503,19 +522,16 @@ class WindowWork {
     if (with_rows()) sums_.at(AtlasSum::mass_count)[0] += static_cast<std::int64_t>(rows_.masses());
   }
 
-  void put_places() {
-    for (std::size_t head = 0; head < heads_; ++head) {
-      if (found_[head].gated) {
-        sums_.add_place(AtlasList::resets, head, found_[head].lowest);
-        sums_.add_place(AtlasList::samples, head, found_[head].drawn);
-      }
-      const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
-        if (largest.position > 0)
-          sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
-      };
-      put_row(AtlasList::reach, rows_.head(head).reach);
-      put_row(AtlasList::gain, rows_.head(head).gain);
+  void put_places(std::size_t head) {
+    if (found_[head].gated) {
+      sums_.add_place(AtlasList::resets, head, found_[head].lowest);
+      sums_.add_place(AtlasList::samples, head, found_[head].drawn);
     }
+    const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
+      if (largest.position > 0) sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
+    };
+    put_row(AtlasList::reach, rows_.head(head).reach);
+    put_row(AtlasList::gain, rows_.head(head).gain);
   }
 
   void check_losses() const {
@@ -541,7 +557,7 @@ class WindowWork {
   std::size_t positions_;
   std::size_t heads_;
   ResetPlaces places_;
-  std::vector<double> log_gates_;  ///< [heads, positions] at the positions from 1 on
+  WindowMemory& memory_;
   std::vector<Found> found_;
   WindowRows rows_;
   DocumentSums& document_;
@@ -561,8 +577,8 @@ std::uint64_t window_key(std::uint64_t seed, std::span<const std::int32_t> ids) 
 }
 
 bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
-                const AtlasNumbers& numbers, const Job& job, AtlasSums& sums) {
-  return WindowWork(run, first, window, numbers, sums).run(job);
+                const AtlasNumbers& numbers, const Job& job, WindowMemory& memory, AtlasSums& sums) {
+  return WindowWork(run, first, window, numbers, memory, sums).run(job);
 }
 
 }  // namespace foxscope

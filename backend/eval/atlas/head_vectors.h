@@ -14,24 +14,28 @@ class HeadVectors {
  public:
   static constexpr std::size_t kBlock = kernels::cpu::kProductHeads;
 
-  HeadVectors() = default;
-  HeadVectors(std::size_t heads, std::size_t entries)
-      : heads_(heads), entries_(entries), values_(blocks() * kBlock * entries) {}
-
+  /// Makes room for other heads and entries; what was there before may still be there.
+  void resize(std::size_t heads, std::size_t entries) {
+    heads_ = heads;
+    entries_ = entries;
+    values_.resize(blocks() * kBlock * entries);
+  }
   [[nodiscard]] std::size_t heads() const { return heads_; }
   [[nodiscard]] std::size_t entries() const { return entries_; }
   [[nodiscard]] std::size_t blocks() const { return (heads_ + kBlock - 1) / kBlock; }
   /// [entries, kBlock]
   [[nodiscard]] const double* block(std::size_t n) const { return values_.data() + n * entries_ * kBlock; }
 
-  /// Takes the numbers of one block's heads, which nobody else writes meanwhile.
+  /// Takes the numbers of one block's heads.
   /// @param of  of(head) is a span of [entries], or an empty one for 0
   template <typename Of>
   void set_block(std::size_t n, const Of& of) {
     double* const to = values_.data() + n * entries_ * kBlock;
-    for (std::size_t head = n * kBlock; head < heads_ && head < (n + 1) * kBlock; ++head) {
-      const std::span<const double> numbers = of(head);
-      for (std::size_t entry = 0; entry < numbers.size(); ++entry) to[entry * kBlock + head % kBlock] = numbers[entry];
+    for (std::size_t head = n * kBlock; head < (n + 1) * kBlock; ++head) {
+      const std::span<const double> numbers = head < heads_ ? of(head) : std::span<const double>();
+      for (std::size_t entry = 0; entry < entries_; ++entry) {
+        to[entry * kBlock + head % kBlock] = numbers.empty() ? 0 : numbers[entry];
+      }
     }
   }
 
