@@ -42,7 +42,10 @@ bool DeviceBuffer::download(std::span<std::byte> /*host*/, std::size_t /*offset*
 bool DeviceBuffer::fill(std::uint8_t /*value*/) const { return false; }
 
 PinnedBuffer::PinnedBuffer(std::size_t /*bytes*/, int /*device*/) { throw std::bad_alloc(); }
-PinnedBuffer::~PinnedBuffer() { device_ = 0; }
+PinnedBuffer::~PinnedBuffer() { bytes_ = 0; }
+
+KeptBuffers::KeptBuffers() {}
+KeptBuffers::~KeptBuffers() {}
 
 DeviceStream::DeviceStream() = default;
 DeviceStream::~DeviceStream() { device_ = 0; }

@@ -1,6 +1,9 @@
 #include <cuda.h>
 
+#include <map>
+#include <mutex>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "kernels/cuda/device.h"
@@ -15,6 +18,70 @@ thread_local bool refused = false;
 int current_device() {
   int device = 0;
   return succeeded(cudaGetDevice(&device)) ? device : 0;
+}
+
+/// Memory that no buffer has, while somebody wants it kept.
+class FreeBuffers {
+ public:
+  enum class Kind { device, pinned };
+
+  void keep() {
+    const std::lock_guard lock(mutex_);
+    ++keepers_;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    if (--keepers_ == 0) clear();
+  }
+  /// @returns null where there is none
+  void* take(Kind kind, int device, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = free_.find(Key(kind, device, bytes));
+    if (found == free_.end()) return nullptr;
+    void* const data = found->second;
+    free_.erase(found);
+    return data;
+  }
+  /// Takes memory of the current device.
+  void put(Kind kind, int device, std::size_t bytes, void* data) {
+    const std::lock_guard lock(mutex_);
+    if (keepers_ > 0) {
+      free_.emplace(Key(kind, device, bytes), data);
+    } else {
+      give_back(kind, data);
+    }
+  }
+  /// Gives all of it back. @returns whether there was any
+  bool drain() {
+    const std::lock_guard lock(mutex_);
+    const bool any = !free_.empty();
+    clear();
+    return any;
+  }
+
+ private:
+  using Key = std::tuple<Kind, int, std::size_t>;
+
+  static void give_back(Kind kind, void* data) {
+    succeeded(kind == Kind::device ? cudaFree(data) : cudaFreeHost(data));
+  }
+  void clear() {
+    for (const auto& [key, data] : free_) {
+      const auto [kind, device, bytes] = key;
+      const DeviceScope scope(device);
+      if (!refused) give_back(kind, data);
+    }
+    free_.clear();
+  }
+
+  std::mutex mutex_;
+  int keepers_ = 0;
+  std::multimap<Key, void*> free_;
+};
+
+FreeBuffers& free_buffers() {
+  static FreeBuffers buffers;
+  return buffers;
 }
 
 bool copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, Stream stream) {
@@ -77,13 +144,17 @@ DeviceScope::~DeviceScope() {
 }
 
 DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes), device_(current_device()) {
-  if (refused || !succeeded(cudaMalloc(&data_, bytes))) throw std::bad_alloc();
+  if (refused) throw std::bad_alloc();
+  data_ = free_buffers().take(FreeBuffers::Kind::device, device_, bytes);
+  if (data_ != nullptr || succeeded(cudaMalloc(&data_, bytes))) return;
+  data_ = nullptr;
+  if (!free_buffers().drain() || !succeeded(cudaMalloc(&data_, bytes))) throw std::bad_alloc();
 }
 
 DeviceBuffer::~DeviceBuffer() {
   if (data_ == nullptr) return;
   const DeviceScope scope(device_);
-  if (!refused) succeeded(cudaFree(data_));
+  if (!refused) free_buffers().put(FreeBuffers::Kind::device, device_, bytes_, data_);
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
@@ -114,15 +185,20 @@ bool DeviceBuffer::fill(std::uint8_t value) const {
   return !refused && succeeded(cudaMemset(data_, value, bytes_));
 }
 
-PinnedBuffer::PinnedBuffer(std::size_t bytes, int device) : device_(device) {
+PinnedBuffer::PinnedBuffer(std::size_t bytes, int device) : bytes_(bytes), device_(device) {
   const DeviceScope scope(device);
-  if (refused || !succeeded(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable))) throw std::bad_alloc();
+  if (refused) throw std::bad_alloc();
+  data_ = free_buffers().take(FreeBuffers::Kind::pinned, device, bytes);
+  if (data_ == nullptr && !succeeded(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable))) throw std::bad_alloc();
 }
 
 PinnedBuffer::~PinnedBuffer() {
   const DeviceScope scope(device_);
-  if (!refused) succeeded(cudaFreeHost(data_));
+  if (!refused) free_buffers().put(FreeBuffers::Kind::pinned, device_, bytes_, data_);
 }
+
+KeptBuffers::KeptBuffers() { free_buffers().keep(); }
+KeptBuffers::~KeptBuffers() { free_buffers().release(); }
 
 DeviceStream::DeviceStream() : device_(current_device()) {
   if (refused || !succeeded(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking))) stream_ = nullptr;

@@ -70,6 +70,17 @@ class DeviceBuffer {
   int device_ = 0;
 };
 
+/// While one exists, memory of DeviceBuffers and PinnedBuffers that end is kept for those of the same size to come:
+/// taking memory from a device, and giving it back, waits for all of its work. What used a buffer must have ended when
+/// the buffer does. Memory that is kept is given back with the last of them, and where a device has no other.
+class KeptBuffers {
+ public:
+  KeptBuffers();
+  ~KeptBuffers();
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+};
+
 /// Host memory that a GPU copies from and into at full speed.
 class PinnedBuffer {
  public:
@@ -84,6 +95,7 @@ class PinnedBuffer {
 
  private:
   void* data_ = nullptr;
+  std::size_t bytes_ = 0;
   int device_ = 0;
 };
 

@@ -362,5 +362,49 @@ TEST_F(CudaSampledSpread, EqualsTheCpus) {
   }
 }
 
+/// [L] what each key receives of the rows that were drawn, of each head.
+std::vector<std::vector<double>> received_by(const RunOnDevice& run, std::span<const int> heads, RowSample& drawn) {
+  std::vector<std::vector<double>> received(heads.size());
+  StatisticsOptions options = sampling(70);
+  options.take_rows = [&](const HeadStatistics& head, const RowSample& sample, const SampledRows& rows) {
+    received[index_of(head.head)] = rows.received;
+    if (head.head == 0) drawn = sample;
+  };
+  EXPECT_TRUE(layer_statistics(run, 0, heads, options, {}));
+  return received;
+}
+
+TEST_F(CudaSampledSpread, KeysReceiveWhatTheCpuAndDenseRowsGiveThem) {
+  RunShape shape;
+  shape.length = 777;
+  shape.heads = 3;
+  shape.token = [](std::int64_t position) { return static_cast<std::int32_t>(position * position % 41); };
+  const int heads[] = {0, 1, 2};
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const std::int64_t window : {0, 90}) {
+      shape.dtype = dtype;
+      shape.window = window;
+      const auto run = make_run(shape);
+      RowSample drawn;
+      const auto found = received_by({run, 0}, heads, drawn);
+      const auto expected = received_by({run, std::nullopt}, heads, drawn);
+      for (std::size_t head = 0; head < 3; ++head) {
+        const std::vector<double> attention = DenseHead({run, 0, static_cast<int>(head)}).entries(Quantity::attention);
+        ASSERT_EQ(found[head].size(), 777U);
+        for (std::size_t key = 0; key < 777; ++key) {
+          double dense = 0;
+          for (std::size_t n = 0; n < drawn.rows.size(); ++n) {
+            const std::int64_t row = drawn.rows[n];
+            const double entry = attention[index_of(row) * 777 + key];
+            if (!std::isnan(entry)) dense += static_cast<double>(drawn.positions[n / 2]) / 2 * entry;
+          }
+          EXPECT_NEAR(found[head][key], expected[head][key], 1e-5 * std::max(1.0, dense)) << head << ' ' << key;
+          EXPECT_NEAR(found[head][key], dense, 2e-5 * std::max(1.0, dense)) << head << ' ' << key;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace foxscope::test

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include "app/cli/eval/atlas_report.h"
 #include "app/cli/eval/eval_command.h"
 #include "app/cli/eval/eval_options.h"
+#include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/atlas/atlas.h"
 #include "backend/eval/atlas/atlas_merge.h"
@@ -103,6 +105,10 @@ int makeAtlas(const AtlasOptions& options, const CommandContext& context, Proces
     context.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
   events.partial = sayKept(context);
+  events.read = [&](const std::string& name, std::int64_t tokens, double seconds) {
+    context.console.note(fmt::format("{}: {} tokens in {:.1f} s, {} tokens/s", name, count_text(tokens), seconds,
+                                     count_text(std::llround(static_cast<double>(tokens) / seconds))));
+  };
   events.note = [&](const std::string& text) { context.console.note(text); };
   const auto atlas = evaluate_atlas(request, events, context.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(atlas.has_value());
@@ -122,12 +128,13 @@ int mergeAtlases(const AtlasOptions& options, const CommandContext& context) {
   for (const std::string& path : options.merged) requireDistinct(options.output, path);
   requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
-  std::vector<Atlas> parts;
-  for (const std::string& path : options.merged) {
+  AtlasMerge merge(Atlas::open(options.merged.front()), options.merged.front());
+  for (std::size_t n = 1; n < options.merged.size(); ++n) {
     if (context.stop.stop_requested()) return kInterrupted;
-    parts.push_back(Atlas::open(path));
+    merge.add(Atlas::open(options.merged[n]), options.merged[n]);
+    context.job().tell({static_cast<std::int64_t>(n + 1), std::ssize(options.merged), "atlases", "merging"});
   }
-  const Atlas atlas = merge_atlases(std::move(parts), options.merged);
+  const Atlas atlas = std::move(merge).finish();
   writeAtlas(options, atlas, context);
   reportAtlas(options, atlas, context);
   return kDone;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -18,6 +20,7 @@
 #include "backend/eval/shared_work.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/map/team.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope {
 namespace {
@@ -131,11 +134,13 @@ std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& sour
 /// The work on one model.
 class AtlasModelWork {
  public:
-  AtlasModelWork(AtlasWork& model, std::uint32_t index, std::uint64_t seed, SharedWork& work, const Job& job)
+  AtlasModelWork(AtlasWork& model, std::uint32_t index, std::uint64_t seed, SharedWork& work, const AtlasEvents& events,
+                 const Job& job)
       : model_(model),
         index_(index),
         seed_(seed),
         work_(work),
+        events_(events),
         job_(job),
         keep_(kept_for(model.sums.shape().rows)),
         made_(model.sums.shape()) {}
@@ -163,13 +168,26 @@ class AtlasModelWork {
       if (!first_) return false;
     }
     started_ = kept_ = AtlasClock::now();
+    // The heads of a batch are looked at while the GPU reads the next one: batch_tokens leaves room for both.
+    const bool beside = model_.device.cuda && model_.table->length <= at_once;
+    std::future<bool> before;
+    const auto added = [&] { return !before.valid() || before.get(); };
+    const auto end_early = [&] {
+      keep();
+      return false;
+    };
     for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
-      if (job_.stopped() || !run_windows(*lm, batches_[batch])) {
-        keep();
-        return false;
-      }
+      auto passes = job_.stopped() ? nullptr : read_windows(*lm, batches_[batch]);
+      if (!added() || passes == nullptr) return end_early();
       if (is_time()) keep();
+      const auto add = [this, beside, read = std::shared_ptr<Passes>(std::move(passes))] {
+        return add_windows(*read, beside ? nullptr : job_.executor);
+      };
+      before = std::async(beside ? std::launch::async : std::launch::deferred, add);
+      if (!beside && !added()) return end_early();
     }
+    if (!added()) return end_early();
+    if (events_.read && done_tokens_ > 0) events_.read(model_.request.name, done_tokens_, seconds_from(started_));
     keep();
     return work_.collect([this] { return model_.is_done(); }, job_);
   }
@@ -194,30 +212,47 @@ class AtlasModelWork {
     keep_seconds_ = seconds_from(start);
   }
 
-  bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
-    const std::int64_t tokens = std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
-    auto pass = forward_windows(model_, lm, batch, keep_, place_,
-                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading heads"}, tokens));
-    if (!pass) return false;
+  /// The passes of the model, and of the one that it is compared with, over some windows.
+  struct Passes {
+    std::vector<std::size_t> windows;
+    WindowPass own;
     std::optional<WindowPass> first;
+  };
+
+  /// @returns null if the job was stopped
+  std::unique_ptr<Passes> read_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
+    const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.windows.windows[windows.front()].ids);
+    auto pass = forward_windows(model_, lm, windows, keep_, place_,
+                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading heads"}, tokens));
+    if (!pass) return nullptr;
+    auto passes = std::make_unique<Passes>(Passes{windows, std::move(*pass), {}});
     if (first_) {
-      first = forward_windows(*model_.first, *first_, batch, keep_, place_, Job{job_.stop, {}, job_.executor});
-      if (!first) return false;
+      passes->first =
+          forward_windows(*model_.first, *first_, windows, keep_, place_, Job{job_.stop, {}, job_.executor});
+      if (!passes->first) return nullptr;
     }
-    const Team team(job_);
+    done_tokens_ += tokens;
+    return passes;
+  }
+
+  /// @param executor  of the work; null: threads of its own
+  /// @returns false if the job was stopped
+  bool add_windows(Passes& passes, kernels::Executor* executor) {
+    const Job own{job_.stop, {}, executor};
+    const Team team(own);
     const Job quiet{job_.stop, {}, team.executor()};
-    for (std::size_t n = 0; n < batch.size(); ++n) {
-      const Window& window = model_.windows.windows[batch[n]];
+    for (std::size_t n = 0; n < passes.windows.size(); ++n) {
+      const Window& window = model_.windows.windows[passes.windows[n]];
       auto read = std::make_shared<TokenTable>();
       read->id.assign(window.ids.begin(), window.ids.end());
       read->input_id = input_ids(window.ids, model_.bos_id);
-      const RunOnDevice run(pass->recorders[n].finish(nullptr, read, place_.gpu()));
+      const RunOnDevice run(passes.own.recorders[n].finish(nullptr, read, place_.gpu()));
       RunOnDevice before;
-      if (first) before = RunOnDevice(first->recorders[n].finish(nullptr, read, place_.gpu()));
-      const AtlasWindow of{static_cast<std::int64_t>(batch[n]), window.document, window_key(seed_, window.ids),
+      if (passes.first) before = RunOnDevice(passes.first->recorders[n].finish(nullptr, read, place_.gpu()));
+      const AtlasWindow of{static_cast<std::int64_t>(passes.windows[n]), window.document, window_key(seed_, window.ids),
                            boundary_classes(window)};
       try {
-        if (!add_window(run, first ? &before : nullptr, of, model_.numbers, quiet, made_)) {
+        if (!add_window(run, passes.first ? &before : nullptr, of, model_.numbers, quiet, memory_, made_)) {
           // Sums with a part of a window are of no use.
           made_ = AtlasSums(model_.sums.shape());
           return false;
@@ -226,7 +261,6 @@ class AtlasModelWork {
         throw Error(fmt::format("{}: {}", model_.request.name, error.what()));
       }
     }
-    done_tokens_ += tokens;
     return true;
   }
 
@@ -234,11 +268,14 @@ class AtlasModelWork {
   std::uint32_t index_;
   std::uint64_t seed_;
   SharedWork& work_;
+  const AtlasEvents& events_;
   const Job& job_;
   KeepSet keep_;
+  kernels::cuda::KeptBuffers buffers_;  ///< of the windows before, for those to come
   QueryKeyPlace place_;
   std::shared_ptr<CausalLM> first_;  ///< the first model; null: this one is not compared with it
-  AtlasSums made_;                   ///< of windows that are not kept yet
+  WindowMemory memory_;
+  AtlasSums made_;  ///< of windows that are not kept yet
   std::uint32_t parts_ = 0;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
   std::int64_t tokens_ = 0;                        ///< that are left
@@ -290,7 +327,7 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
     for (const std::string& note : model.config.notes) {
       if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
     }
-    if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, job).run()) return std::nullopt;
+    if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, events, job).run()) return std::nullopt;
   }
   if (!work.first()) return atlas;
   for (AtlasWork& model : models) {

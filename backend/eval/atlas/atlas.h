@@ -28,7 +28,9 @@ struct AtlasRequest {
 struct AtlasEvents {
   std::function<void(const std::string& name)> model;              ///< a model's turn comes
   std::function<void(const std::filesystem::path& path)> partial;  ///< the work so far is kept here from now on
-  std::function<void(const std::string& text)> note;               ///< a warning for the user
+  /// All windows that this process read of a model are in the sums; seconds without loading and writing.
+  std::function<void(const std::string& name, std::int64_t tokens, double seconds)> read;
+  std::function<void(const std::string& text)> note;  ///< a warning for the user
 };
 
 /// Runs every model on every window after BOS, as many of one length together as make a pass faster, and adds up what

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -44,110 +43,107 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Atlas& atlas) {
   return facts;
 }
 
-void check_documents(const Atlas& atlas, const Atlas& more, const std::string& first, const std::string& other) {
-  std::map<std::string, const WindowDocument*> known;
-  for (const WindowDocument& document : atlas.corpus.documents) known.emplace(document.sha256, &document);
-  for (const WindowDocument& document : more.corpus.documents) {
-    if (!known.contains(document.sha256)) continue;
-    throw Error(
-        fmt::format("{}: holds the document {}, as {} does, which would count twice: merge atlases of "
-                    "different documents",
-                    other, document.name, first));
-  }
-}
-
-void check_tokenizers(const AtlasModel& model, const AtlasModel& more, const std::string& first,
-                      const std::string& other) {
-  std::map<std::int32_t, const std::string*> known;
-  const auto tokens = atlas_tokens(model.sums);
-  for (std::size_t n = 0; n < model.token_strings.size(); ++n) known.emplace(tokens[n], &model.token_strings[n]);
-  const auto more_tokens = atlas_tokens(more.sums);
-  for (std::size_t n = 0; n < more.token_strings.size(); ++n) {
-    const auto found = known.find(more_tokens[n]);
-    if (found == known.end() || *found->second == more.token_strings[n]) continue;
-    throw Error(fmt::format("{}: {} has another tokenizer than in {} (token {}): merge atlases of one tokenizer", other,
-                            more.info.name, first, more_tokens[n]));
-  }
-}
-
-std::vector<std::string> merged_strings(const AtlasModel& a, const AtlasModel& b, const AtlasSums& sums) {
-  std::map<std::int32_t, std::string> strings;
-  for (const AtlasModel* const model : {&a, &b}) {
-    const auto tokens = atlas_tokens(model->sums);
-    for (std::size_t n = 0; n < model->token_strings.size(); ++n) strings.emplace(tokens[n], model->token_strings[n]);
-  }
-  std::vector<std::string> result;
-  if (strings.empty()) return result;
-  for (const std::int32_t token : atlas_tokens(sums)) result.push_back(strings[token]);
-  return result;
-}
-
-std::shared_ptr<const EvaluatedWindows> merged_windows(const EvaluatedWindows& a, const EvaluatedWindows& b,
-                                                       std::int32_t documents) {
-  auto windows = std::make_shared<EvaluatedWindows>();
-  windows->length = std::max(a.length, b.length);
-  for (const EvaluatedWindows* const part : {&a, &b}) {
-    const std::int32_t before = part == &a ? 0 : documents;
-    for (const std::int32_t document : part->document) windows->document.push_back(before + document);
-    const auto append = [](std::vector<std::int64_t>& to, const std::vector<std::int64_t>& more) {
-      to.insert(to.end(), more.begin(), more.end());
-    };
-    append(windows->token_start, part->token_start);
-    append(windows->byte_start, part->byte_start);
-    append(windows->byte_end, part->byte_end);
-    append(windows->tokens, part->tokens);
-    for (std::size_t n = 0; n < part->document.size(); ++n) {
-      const auto row = part->token_id.begin() + static_cast<std::ptrdiff_t>(n) * part->length;
-      windows->token_id.insert(windows->token_id.end(), row, row + part->length);
-      windows->token_id.insert(windows->token_id.end(), index_of(windows->length - part->length), -1);
+/// Tokens of two atlases of one model in their order, with what they say.
+std::vector<std::string> merged_strings(const AtlasModel& model, const AtlasModel& more, const std::string& first,
+                                        const std::string& other) {
+  const std::vector<std::int32_t> tokens = atlas_tokens(model.sums);
+  const std::vector<std::int32_t> more_tokens = atlas_tokens(more.sums);
+  if (model.token_strings.empty() && more.token_strings.empty()) return {};
+  std::vector<std::string> strings;
+  for (std::size_t a = 0, b = 0; a < tokens.size() || b < more_tokens.size();) {
+    const bool in_more = b < more_tokens.size() && (a == tokens.size() || more_tokens[b] <= tokens[a]);
+    const bool in_model = a < tokens.size() && (b == more_tokens.size() || tokens[a] <= more_tokens[b]);
+    if (in_more && in_model && model.token_strings[a] != more.token_strings[b]) {
+      throw Error(fmt::format("{}: {} has another tokenizer than in {} (token {}): merge atlases of one tokenizer",
+                              other, more.info.name, first, more_tokens[b]));
     }
+    strings.push_back(in_model ? model.token_strings[a] : more.token_strings[b]);
+    a += in_model ? 1 : 0;
+    b += in_more ? 1 : 0;
   }
-  return windows;
+  return strings;
 }
 
-void add_atlas(Atlas& atlas, const Atlas& more) {
-  // Without documents each window is its own.
-  const auto documents = static_cast<std::int32_t>(
-      atlas.corpus.documents.empty() ? atlas.models.front().windows->document.size() : atlas.corpus.documents.size());
-  for (std::size_t n = 0; n < atlas.models.size(); ++n) {
-    AtlasModel& model = atlas.models[n];
-    AtlasSums moved = more.models[n].sums;
-    moved.move_windows(std::ssize(model.windows->document));
-    AtlasSums sums = model.sums;
-    const std::int64_t bins = std::max(sums.shape().bins, moved.shape().bins);
-    for (AtlasSums* const part : {&sums, &moved}) part->widen(bins, static_cast<std::int64_t>(model.numbers.masses));
-    sums.add_packed(moved.packed());
-    model.token_strings = merged_strings(model, more.models[n], sums);
-    model.sums = std::move(sums);
-    model.windows = merged_windows(*model.windows, *more.models[n].windows, documents);
-    model.info.length = model.windows->length;
+/// @param documents  that come before those of `more`
+void append(EvaluatedWindows& windows, const EvaluatedWindows& more, std::int32_t documents) {
+  const std::int64_t length = std::max(windows.length, more.length);
+  if (length > windows.length) {
+    std::vector<std::int32_t> wider(windows.document.size() * index_of(length), -1);
+    for (std::size_t n = 0; n < windows.document.size(); ++n) {
+      const auto row = windows.token_id.begin() + static_cast<std::ptrdiff_t>(n) * windows.length;
+      std::copy(row, row + windows.length, wider.begin() + static_cast<std::ptrdiff_t>(n) * length);
+    }
+    windows.token_id = std::move(wider);
+    windows.length = length;
   }
-  EvaluatedCorpus& corpus = atlas.corpus;
+  for (const std::int32_t document : more.document) windows.document.push_back(documents + document);
+  const auto append_all = [](std::vector<std::int64_t>& to, const std::vector<std::int64_t>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append_all(windows.token_start, more.token_start);
+  append_all(windows.byte_start, more.byte_start);
+  append_all(windows.byte_end, more.byte_end);
+  append_all(windows.tokens, more.tokens);
+  for (std::size_t n = 0; n < more.document.size(); ++n) {
+    const auto row = more.token_id.begin() + static_cast<std::ptrdiff_t>(n) * more.length;
+    windows.token_id.insert(windows.token_id.end(), row, row + more.length);
+    windows.token_id.resize(
+        windows.document.size() * index_of(length) - (more.document.size() - n - 1) * index_of(length), -1);
+  }
+}
+
+}  // namespace
+
+AtlasMerge::AtlasMerge(Atlas first, std::string name) : atlas_(std::move(first)), name_(std::move(name)) {
+  for (const AtlasModel& model : atlas_.models) {
+    windows_.push_back(std::make_unique<EvaluatedWindows>(*model.windows));
+  }
+  for (const WindowDocument& document : atlas_.corpus.documents) documents_.insert(document.sha256);
+}
+
+void AtlasMerge::add(Atlas more, const std::string& name) {
+  const auto facts = facts_of(atlas_);
+  const auto others = facts_of(more);
+  for (std::size_t k = 0; k < std::min(facts.size(), others.size()); ++k) {
+    if (facts[k] == others[k]) continue;
+    throw Error(fmt::format("{}: {} {}, where {} has {}: merge atlases of one command over different corpora", name,
+                            others[k].first, others[k].second, name_, facts[k].second));
+  }
+  for (const WindowDocument& document : more.corpus.documents) {
+    if (!documents_.contains(document.sha256)) continue;
+    throw Error(
+        fmt::format("{}: holds the document {}, as an atlas before it does, which would count twice: merge "
+                    "atlases of different documents",
+                    name, document.name));
+  }
+  for (const WindowDocument& document : more.corpus.documents) documents_.insert(document.sha256);
+  // Without documents each window is its own.
+  const auto documents = static_cast<std::int32_t>(atlas_.corpus.documents.empty() ? windows_.front()->document.size()
+                                                                                   : atlas_.corpus.documents.size());
+  for (std::size_t n = 0; n < atlas_.models.size(); ++n) {
+    AtlasModel& model = atlas_.models[n];
+    AtlasModel& other = more.models[n];
+    std::vector<std::string> strings = merged_strings(model, other, name_, name);
+    other.sums.move_windows(std::ssize(windows_[n]->document));
+    const std::int64_t bins = std::max(model.sums.shape().bins, other.sums.shape().bins);
+    for (AtlasSums* const part : {&model.sums, &other.sums}) {
+      part->widen(bins, static_cast<std::int64_t>(model.numbers.masses));
+    }
+    model.sums.add_packed(other.sums.packed());
+    model.token_strings = std::move(strings);
+    append(*windows_[n], *other.windows, documents);
+    model.info.length = windows_[n]->length;
+  }
+  EvaluatedCorpus& corpus = atlas_.corpus;
   corpus.source += ", " + more.corpus.source;
   corpus.documents.insert(corpus.documents.end(), more.corpus.documents.begin(), more.corpus.documents.end());
   corpus.documents_read += more.corpus.documents_read;
   corpus.tokens_read += more.corpus.tokens_read;
 }
 
-}  // namespace
-
-Atlas merge_atlases(std::vector<Atlas> parts, const std::vector<std::string>& names) {
-  Atlas atlas = std::move(parts.front());
-  const auto facts = facts_of(atlas);
-  for (std::size_t n = 1; n < parts.size(); ++n) {
-    const auto others = facts_of(parts[n]);
-    for (std::size_t k = 0; k < std::min(facts.size(), others.size()); ++k) {
-      if (facts[k] == others[k]) continue;
-      throw Error(fmt::format("{}: {} {}, where {} has {}: merge atlases of one command over different corpora",
-                              names[n], others[k].first, others[k].second, names.front(), facts[k].second));
-    }
-    check_documents(atlas, parts[n], names.front(), names[n]);
-    for (std::size_t model = 0; model < atlas.models.size(); ++model) {
-      check_tokenizers(atlas.models[model], parts[n].models[model], names.front(), names[n]);
-    }
-    add_atlas(atlas, parts[n]);
-  }
-  return atlas;
+Atlas AtlasMerge::finish() && {
+  for (std::size_t n = 0; n < windows_.size(); ++n) atlas_.models[n].windows = std::move(windows_[n]);
+  return std::move(atlas_);
 }
 
 }  // namespace foxscope

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -7,10 +9,23 @@
 
 namespace foxscope {
 
-/// One atlas of the windows of several: it equals the atlas of one run over all their corpora, in their order.
-/// @param names  of the files, for messages
-/// @throws Error naming the first file and the one that does not go with it: other models, weights, tokenizers or
-///         settings, or a document that both hold
-Atlas merge_atlases(std::vector<Atlas> parts, const std::vector<std::string>& names);
+/// Makes one atlas of several, which equals the atlas of one run over all their corpora, in their order. Memory is that
+/// of two atlases, however many are added.
+class AtlasMerge {
+ public:
+  /// @param name  of its file, for messages
+  AtlasMerge(Atlas first, std::string name);
+
+  /// @throws Error naming the file, where it does not go with those before: other models, weights, tokenizers or
+  ///         settings, or a document that is there already
+  void add(Atlas more, const std::string& name);
+  [[nodiscard]] Atlas finish() &&;
+
+ private:
+  Atlas atlas_;
+  std::string name_;                                        ///< of the first file
+  std::vector<std::unique_ptr<EvaluatedWindows>> windows_;  ///< of each model
+  std::set<std::string> documents_;                         ///< SHA-256
+};
 
 }  // namespace foxscope

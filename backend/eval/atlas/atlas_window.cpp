@@ -6,7 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <unordered_map>
+#include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -34,10 +35,46 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+/// Of a number in [1, 2): how many of 2^(1/16), ..., 2^(15/16) it reaches.
+class Sixteenths {
+ public:
+  Sixteenths() {
+    for (std::size_t n = 0; n < 16; ++n) edges_[n] = std::exp2(static_cast<double>(n + 1) / 16);
+    // A step is shorter than the distance of two edges: it has at most one.
+    for (std::size_t n = 0; n < kSteps; ++n) {
+      const double from = 1 + static_cast<double>(n) / kSteps;
+      first_[n] = static_cast<std::uint8_t>(std::ranges::upper_bound(edges_, from) - edges_.begin());
+    }
+  }
+  [[nodiscard]] std::size_t of(double number) const {
+    const std::size_t first = first_[static_cast<std::size_t>((number - 1) * kSteps)];
+    return first + (number >= edges_[first] ? 1 : 0);
+  }
+
+ private:
+  static constexpr std::size_t kSteps = 64;
+  std::array<double, 16> edges_{};
+  std::array<std::uint8_t, kSteps> first_{};
+};
+
+/// The bin whose lower end (log_gate_bin) is the last that is no larger.
 std::size_t histogram_bin(double negative_log_gate) {
-  if (!(negative_log_gate > 0)) return 0;
-  const double step = (std::log2(negative_log_gate) + 24) * 16;
-  return step < 0 ? 0 : static_cast<std::size_t>(std::min(kLogGateBins - 1.0, 1.0 + std::floor(step)));
+  static const Sixteenths sixteenths;
+  if (!(negative_log_gate >= 0x1p-24)) return 0;
+  if (negative_log_gate >= 0x1p10) return kLogGateBins - 1;
+  const auto bits = std::bit_cast<std::uint64_t>(negative_log_gate);
+  const std::uint64_t octave = (bits >> 52U) - (1023 - 24);
+  const double rest = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFFU) | 0x3FF0000000000000U);
+  return 1 + 16 * octave + sixteenths.of(rest);
+}
+
+/// log f in kLogGateUnit, rounded to the nearest even whole number.
+std::int64_t whole_log_gate(double log_gate) {
+  const double units = log_gate / kLogGateUnit;
+  // Beside this number doubles are whole, and their last bits count them.
+  constexpr double kWhole = 0x1.8p52;
+  if (!(std::abs(units) < 0x1p51)) return static_cast<std::int64_t>(std::nearbyint(units));
+  return std::bit_cast<std::int64_t>(units + kWhole) - std::bit_cast<std::int64_t>(kWhole);
 }
 
 /// Positions with a gate, 1 to L - 1, and the places on them that resets are counted by.
@@ -90,7 +127,7 @@ class ResetPlaces {
 class WindowWork {
  public:
   WindowWork(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window, const AtlasNumbers& numbers,
-             AtlasSums& sums)
+             WindowMemory& memory, AtlasSums& sums)
       : run_(run),
         first_(first),
         window_(window),
@@ -100,10 +137,12 @@ class WindowWork {
         positions_(index_of(length_) - 1),
         heads_(sums.shape().head_count()),
         places_(window.classes, positions_, window.key),
-        gates_(heads_, positions_),
+        memory_(memory),
         found_(heads_),
         rows_(run, wanted_rows(sums.shape()), mixed(~window.key)),
-        document_(sums.document(window.document)) {}
+        document_(sums.document(window.document)) {
+    memory_.log_gates.resize(heads_ * positions_);
+  }
 
   bool run(const Job& job) {
     const Job quiet{job.stop, {}, job.executor};
@@ -113,12 +152,22 @@ class WindowWork {
     const auto heads = static_cast<std::int64_t>(heads_);
     const auto measure_one = [&](std::int64_t head, int) { measure(index_of(head), job); };
     if (!team.run({"measuring heads", "heads", heads}, heads, measure_one) || stopped_) return false;
+    if (!put_document_tokens(team)) return false;
     check_losses();
-    if (!multiply(gates_, AtlasSum::log_gate_product, team)) return false;
-    if (with_rows() && !multiply(rows_.masses(), AtlasSum::mass_product, team)) return false;
+    if (!multiply(
+            AtlasSum::log_gate_product, positions_, [&](std::size_t head) { return gates_of(head); }, team)) {
+      return false;
+    }
+    if (with_rows() &&
+        !multiply(
+            AtlasSum::mass_product, rows_.masses(), [&](std::size_t head) { return masses_of(rows_, head); }, team)) {
+      return false;
+    }
     if (first_ != nullptr && !compare_with_first(job, team)) return false;
     put_counts();
-    put_places();
+    if (!team.run({"finding passages", "heads", heads}, heads, [&](std::int64_t n, int) { put_places(index_of(n)); })) {
+      return false;
+    }
     ++document_.windows;
     sums_.windows.push_back(window_.number);
     return true;
@@ -128,6 +177,7 @@ class WindowWork {
   /// What is known of a head once it is measured.
   struct Found {
     bool gated = false;
+    std::optional<HeadMeasures> measures;  ///< made on a GPU, together with those of other heads
     AtlasPlace lowest;
     AtlasPlace drawn;
   };
@@ -143,18 +193,42 @@ class WindowWork {
   }
   [[nodiscard]] int head_of(std::size_t place) const { return static_cast<int>(place % index_of(sums_.shape().heads)); }
 
-  /// Makes room for the readings of the window's tokens in the document's sums.
+  /// The tokens that the window reads, and which of them each position does.
   void find_tokens() {
-    const auto& inputs = run_->tokens()->input_id;
-    slots_.resize(positions_);
+    const auto read = std::span(run_->tokens()->input_id).subspan(1);
+    ids_.assign(read.begin(), read.end());
+    std::ranges::sort(ids_);
+    ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
+    reads_.resize(positions_);
     for (std::size_t p = 0; p < positions_; ++p) {
-      const std::int32_t id = inputs[p + 1];
-      if (index_of(id) >= sums_.shape().error_tokens()) continue;
-      auto& values = document_.tokens[id];
-      values.resize(1 + heads_);
-      ++values[0];
-      slots_[p] = values.data();
+      reads_[p] = static_cast<std::uint32_t>(std::ranges::lower_bound(ids_, read[p]) - ids_.begin());
     }
+    const auto is_without_error = [&](std::int32_t id) { return index_of(id) >= sums_.shape().error_tokens(); };
+    with_errors_ = index_of(std::ranges::find_if(ids_, is_without_error) - ids_.begin());
+    token_log_gate_.resize(heads_ * with_errors_);
+  }
+
+  /// Adds readings of tokens with errors to the document's. @returns false if the job was stopped
+  bool put_document_tokens(Team& team) {
+    std::vector<std::int64_t*> of_token(with_errors_);
+    for (std::size_t n = 0; n < with_errors_; ++n) {
+      auto& values = document_.tokens[ids_[n]];
+      values.resize(1 + heads_);
+      of_token[n] = values.data();
+    }
+    for (std::size_t p = 0; p < positions_; ++p) {
+      if (reads_[p] < with_errors_) ++of_token[reads_[p]][0];
+    }
+    constexpr std::size_t kTogether = 8;  // numbers of a cache line
+    const auto tasks = static_cast<std::int64_t>((with_errors_ + kTogether - 1) / kTogether);
+    return team.run({"adding tokens", "tokens", tasks}, tasks, [&](std::int64_t task, int) {
+      const std::size_t first = index_of(task) * kTogether;
+      const std::size_t end = std::min(with_errors_, first + kTogether);
+      for (std::size_t head = 0; head < heads_; ++head) {
+        const std::int64_t* const sums = token_log_gate_.data() + head * with_errors_;
+        for (std::size_t n = first; n < end; ++n) of_token[n][1 + head] += sums[n];
+      }
+    });
   }
 
   [[nodiscard]] MeasureOptions measure_options() {
@@ -176,7 +250,7 @@ class WindowWork {
     return measure_heads(run_, measure_options(), job, [&](HeadMeasures measures) {
       const std::size_t place =
           index_of(measures.statistics.layer) * index_of(sums_.shape().heads) + index_of(measures.statistics.head);
-      put_measures(place, measures);
+      found_[place].measures = std::move(measures);
     });
   }
 
@@ -198,7 +272,10 @@ class WindowWork {
         measures.statistics.channel_log_decay = channel_log_decays({run_, layer_of(place), head_of(place)});
       }
       put_measures(place, measures);
-    } else if (!run_.gpu) {
+    } else if (run_.gpu) {
+      if (found_[place].measures) put_measures(place, *found_[place].measures);
+      found_[place].measures.reset();
+    } else {
       const auto measures = measure_head({run_, layer_of(place), head_of(place)}, measure_options(), quiet);
       if (measures) put_measures(place, *measures);
       stopped_ = stopped_ || !measures;
@@ -209,24 +286,21 @@ class WindowWork {
   }
 
   void read_gates(std::size_t place, std::span<const double> c) {
-    const auto& inputs = run_->tokens()->input_id;
-    const auto token_sums = sums_.row(AtlasSum::token_log_gate, place);
-    const auto token_resets = sums_.row(AtlasSum::token_below_half, place);
     const auto histogram = sums_.row(AtlasSum::log_gate_histogram, place);
-    const auto class_sums = sums_.row(AtlasSum::class_log_gate, place);
     const auto class_histogram = sums_.row(AtlasSum::class_histogram, place);
+    const std::span<double> log_gates = this->log_gates(place);
     std::array<std::int64_t, kBoundaryClasses> of_class{};
+    std::vector<std::int64_t> token_sums(ids_.size());
+    std::vector<std::int64_t> token_resets(ids_.size());
     std::vector<std::uint32_t> resets;
     double sum = 0;
     std::size_t lowest = 1;
     for (std::size_t p = 1; p < c.size(); ++p) {
       const double log_gate = c[p] - c[p - 1];
-      gates_.at(p - 1, place) = log_gate;
+      log_gates[p - 1] = log_gate;
       sum += log_gate;
-      const auto whole = static_cast<std::int64_t>(std::nearbyint(log_gate / kLogGateUnit));
-      const std::int64_t one[] = {whole};
-      add_whole(one, token_sums.subspan(index_of(inputs[p]), 1));
-      if (std::int64_t* const slot = slots_[p - 1]) slot[1 + place] += whole;
+      const std::int64_t whole = whole_log_gate(log_gate);
+      token_sums[reads_[p - 1]] += whole;
       const std::size_t bin = histogram_bin(-log_gate);
       ++histogram[bin];
       if (places_.known()) {
@@ -238,12 +312,20 @@ class WindowWork {
       }
       if (log_gate < c[lowest] - c[lowest - 1]) lowest = p;
       if (log_gate < kLogHalf - kSumRounding * std::abs(c[p])) {
-        ++token_resets[index_of(inputs[p])];
+        ++token_resets[reads_[p - 1]];
         resets.push_back(static_cast<std::uint32_t>(p - 1));
       }
     }
+    const auto all_sums = sums_.row(AtlasSum::token_log_gate, place);
+    const auto all_resets = sums_.row(AtlasSum::token_below_half, place);
+    for (std::size_t n = 0; n < ids_.size(); ++n) {
+      add_whole(std::span(token_sums).subspan(n, 1), all_sums.subspan(index_of(ids_[n]), 1));
+      all_resets[index_of(ids_[n])] += token_resets[n];
+    }
+    std::copy_n(token_sums.begin(), with_errors_,
+                token_log_gate_.begin() + static_cast<std::ptrdiff_t>(place * with_errors_));
     add_exactly(sum, sums_.exact(AtlasSum::log_gate, place));
-    add_whole(of_class, class_sums);
+    add_whole(of_class, sums_.row(AtlasSum::class_log_gate, place));
     for (std::size_t n = 0; n < kBoundaryClasses; ++n) class_slot(n)[1 + place] += of_class[n];
     const std::uint64_t priority = mixed(window_.key + place);
     const std::size_t drawn = 1 + static_cast<std::size_t>(mixed(priority) % positions_);
@@ -283,7 +365,7 @@ class WindowWork {
     for (std::int64_t n = 0; n < std::ssize(result.log_gate); ++n) {
       const std::int64_t p = result.position - kSurroundings + n;
       const bool known = found_[place].gated && p >= 1 && p < length_;
-      result.log_gate[index_of(n)] = to_float16(known ? static_cast<float>(gates_.at(index_of(p) - 1, place))
+      result.log_gate[index_of(n)] = to_float16(known ? static_cast<float>(log_gates(place)[index_of(p) - 1])
                                                       : std::numeric_limits<float>::quiet_NaN());
     }
     return result;
@@ -328,21 +410,45 @@ class WindowWork {
 
   void put_rows(std::size_t place) {
     const auto received = sums_.row(AtlasSum::token_received, place);
-    const auto& inputs = run_->tokens()->input_id;
     const std::vector<double>& by_key = rows_.head(place).received;
-    std::unordered_map<std::int32_t, double> by_token;
-    for (std::size_t key = 1; key < by_key.size(); ++key) by_token[inputs[key]] += by_key[key];
-    for (const auto& [id, sum] : by_token) {
-      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(sum / kMassUnit))};
-      add_whole(one, received.subspan(index_of(id), 1));
+    std::vector<double> by_token(ids_.size());
+    for (std::size_t key = 1; key < by_key.size(); ++key) by_token[reads_[key - 1]] += by_key[key];
+    for (std::size_t n = 0; n < ids_.size(); ++n) {
+      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(by_token[n] / kMassUnit))};
+      add_whole(one, received.subspan(index_of(ids_[n]), 1));
     }
-    double sum = 0;
-    for (std::size_t n = 0; n < rows_.masses().entries(); ++n) sum += rows_.masses().at(n, place);
-    add_exactly(sum, sums_.exact(AtlasSum::mass, place));
+    const std::vector<double>& masses = rows_.head(place).masses;
+    add_exactly(std::accumulate(masses.begin(), masses.end(), 0.0), sums_.exact(AtlasSum::mass, place));
   }
 
-  /// Products of all pairs of heads. @returns false if the job was stopped
-  bool multiply(const HeadVectors& vectors, AtlasSum products, Team& team) {
+  [[nodiscard]] std::span<double> log_gates(std::size_t place) {
+    return std::span(memory_.log_gates).subspan(place * positions_, positions_);
+  }
+  /// The same; empty without a gate.
+  [[nodiscard]] std::span<const double> gates_of(std::size_t place) {
+    return found_[place].gated ? log_gates(place) : std::span<const double>();
+  }
+  static std::span<const double> masses_of(const WindowRows& rows, std::size_t place) {
+    return rows.head(place).masses;
+  }
+
+  /// @param of  HeadVectors::set_block
+  /// @returns false if the job was stopped
+  template <typename Of>
+  static bool put_side_by_side(std::size_t heads, std::size_t entries, const Of& of, Team& team, HeadVectors& vectors) {
+    vectors.resize(heads, entries);
+    const auto blocks = static_cast<std::int64_t>(vectors.blocks());
+    return team.run({"comparing heads", "blocks", blocks}, blocks,
+                    [&](std::int64_t block, int) { vectors.set_block(index_of(block), of); });
+  }
+
+  /// Products of all pairs of heads.
+  /// @param of  HeadVectors::set_block
+  /// @returns false if the job was stopped
+  template <typename Of>
+  bool multiply(AtlasSum products, std::size_t entries, const Of& of, Team& team) {
+    HeadVectors& vectors = memory_.own;
+    if (!put_side_by_side(heads_, entries, of, team, vectors)) return false;
     // The last block has the most products.
     const auto count = static_cast<std::int64_t>(vectors.blocks());
     return team.run({"comparing heads", "blocks", count}, count, [&](std::int64_t task, int) {
@@ -358,7 +464,7 @@ class WindowWork {
   bool compare_with_first(const Job& job, Team& team) {
     const Trace& trace = **first_;
     const std::size_t heads = index_of(trace.info().layers) * index_of(trace.info().heads);
-    HeadVectors gates(heads, positions_);
+    std::vector<std::vector<double>> first_gates(heads);
     WindowRows rows(*first_, rows_.count(), rows_.seed());
     const auto read = [&](std::int64_t place, int /*thread*/) {
       const auto layer = static_cast<int>(place / trace.info().heads);
@@ -366,22 +472,37 @@ class WindowWork {
       if (head >= trace.info().mixer(layer).heads) return;
       if (forgets(trace.info(), layer)) {
         const std::span<const double> c = trace.cumulative_log_gate(layer, head);
-        for (std::size_t p = 1; p < c.size(); ++p) gates.at(p - 1, index_of(place)) = c[p] - c[p - 1];
+        std::vector<double>& own = first_gates[index_of(place)];
+        for (std::size_t p = 1; p < c.size(); ++p) own.push_back(c[p] - c[p - 1]);
       }
       kernels::ThreadPool alone(1);
       if (with_rows() && !rows.measure(layer, head, {job.stop, {}, &alone})) stopped_ = true;
     };
     const auto count = static_cast<std::int64_t>(heads);
     if (!team.run({"reading the first model", "heads", count}, count, read) || stopped_) return false;
-    return multiply_with(gates_, gates, AtlasSum::first_log_gate_product, team) &&
-           (!with_rows() || multiply_with(rows_.masses(), rows.masses(), AtlasSum::first_mass_product, team));
+    const auto first_of = [&](std::size_t head) { return std::span<const double>(first_gates[head]); };
+    const auto own_of = [&](std::size_t head) { return gates_of(head); };
+    if (!multiply_with(AtlasSum::first_log_gate_product, positions_, own_of, heads, first_of, team)) return false;
+    if (!with_rows()) return true;
+    const auto first_masses_of = [&](std::size_t head) { return masses_of(rows, head); };
+    const auto own_masses_of = [&](std::size_t head) { return masses_of(rows_, head); };
+    return multiply_with(AtlasSum::first_mass_product, rows_.masses(), own_masses_of, heads, first_masses_of, team);
   }
 
-  bool multiply_with(const HeadVectors& vectors, const HeadVectors& first, AtlasSum products, Team& team) {
-    const auto count = static_cast<std::int64_t>(vectors.blocks());
+  /// @param own_of, first_of  HeadVectors::set_block, of this model and of the first, which has so many heads
+  template <typename Own, typename First>
+  bool multiply_with(AtlasSum products, std::size_t entries, const Own& own_of, std::size_t first_heads,
+                     const First& first_of, Team& team) {
+    const HeadVectors& own = memory_.own;
+    const HeadVectors& first = memory_.first;
+    if (!put_side_by_side(heads_, entries, own_of, team, memory_.own) ||
+        !put_side_by_side(first_heads, entries, first_of, team, memory_.first)) {
+      return false;
+    }
+    const auto count = static_cast<std::int64_t>(own.blocks());
     return team.run({"comparing models", "blocks", count}, count, [&](std::int64_t block, int) {
       for (std::size_t other = 0; other < first.blocks(); ++other) {
-        each_product(vectors, index_of(block), first, other, [&](std::size_t head, std::size_t with, double sum) {
+        each_product(own, index_of(block), first, other, [&](std::size_t head, std::size_t with, double sum) {
           add_exactly(sum, sums_.exact(products, head * first.heads() + with));
         });
       }
@@ -398,22 +519,19 @@ class WindowWork {
         class_slot(n)[0] += here;
       }
     }
-    if (with_rows()) sums_.at(AtlasSum::mass_count)[0] += static_cast<std::int64_t>(rows_.masses().entries());
+    if (with_rows()) sums_.at(AtlasSum::mass_count)[0] += static_cast<std::int64_t>(rows_.masses());
   }
 
-  void put_places() {
-    for (std::size_t head = 0; head < heads_; ++head) {
-      if (found_[head].gated) {
-        sums_.add_place(AtlasList::resets, head, found_[head].lowest);
-        sums_.add_place(AtlasList::samples, head, found_[head].drawn);
-      }
-      const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
-        if (largest.position > 0)
-          sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
-      };
-      put_row(AtlasList::reach, rows_.head(head).reach);
-      put_row(AtlasList::gain, rows_.head(head).gain);
+  void put_places(std::size_t head) {
+    if (found_[head].gated) {
+      sums_.add_place(AtlasList::resets, head, found_[head].lowest);
+      sums_.add_place(AtlasList::samples, head, found_[head].drawn);
     }
+    const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
+      if (largest.position > 0) sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
+    };
+    put_row(AtlasList::reach, rows_.head(head).reach);
+    put_row(AtlasList::gain, rows_.head(head).gain);
   }
 
   void check_losses() const {
@@ -439,11 +557,14 @@ class WindowWork {
   std::size_t positions_;
   std::size_t heads_;
   ResetPlaces places_;
-  HeadVectors gates_;  ///< log f at the positions from 1 on
+  WindowMemory& memory_;
   std::vector<Found> found_;
   WindowRows rows_;
   DocumentSums& document_;
-  std::vector<std::int64_t*> slots_;  ///< [positions] DocumentSums::tokens of what they read; null: it has no errors
+  std::vector<std::int32_t> ids_;             ///< that positions from 1 on read, each once, in their order
+  std::size_t with_errors_ = 0;               ///< of them, which come first
+  std::vector<std::uint32_t> reads_;          ///< [positions] which of ids_
+  std::vector<std::int64_t> token_log_gate_;  ///< [heads, with_errors_] in kLogGateUnit
   std::atomic<bool> stopped_ = false;
 };
 
@@ -456,8 +577,8 @@ std::uint64_t window_key(std::uint64_t seed, std::span<const std::int32_t> ids) 
 }
 
 bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
-                const AtlasNumbers& numbers, const Job& job, AtlasSums& sums) {
-  return WindowWork(run, first, window, numbers, sums).run(job);
+                const AtlasNumbers& numbers, const Job& job, WindowMemory& memory, AtlasSums& sums) {
+  return WindowWork(run, first, window, numbers, memory, sums).run(job);
 }
 
 }  // namespace foxscope

@@ -7,6 +7,7 @@
 #include "backend/base/job.h"
 #include "backend/eval/atlas/atlas_numbers.h"
 #include "backend/eval/atlas/atlas_sums.h"
+#include "backend/eval/atlas/head_vectors.h"
 #include "backend/map/map.h"
 
 namespace foxscope {
@@ -17,6 +18,13 @@ struct AtlasWindow {
   std::int32_t document = 0;              ///< that it is part of
   std::uint64_t key = 0;                  ///< its random numbers, from the seed and what it says (window_key)
   std::vector<BoundaryClassSet> classes;  ///< [L] of its tokens; empty: it has no text
+};
+
+/// Memory that the work on a window leaves to the next one: taking it anew costs as much as filling it.
+struct WindowMemory {
+  std::vector<double> log_gates;  ///< [heads, positions]
+  HeadVectors own;                ///< of the model's heads
+  HeadVectors first;              ///< of those that it is compared with
 };
 
 /// A number that seed and tokens decide, wherever a window stands among others.
@@ -36,9 +44,10 @@ inline constexpr std::int64_t kDefaultRows = 64;
 /// @param run      of the window, with gates and tokens; with rows also queries, keys, row normalisers and losses
 /// @param first    the same window as the first model read it; null: products with it are not wanted
 /// @param numbers  of the model, as many as the shape of the sums says
+/// @param memory   of any window before
 /// @returns false if the job was stopped; then the sums are of no use
 /// @throws Error for a gate, attention or a loss that is not a number, naming layer and head
 bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
-                const AtlasNumbers& numbers, const Job& job, AtlasSums& sums);
+                const AtlasNumbers& numbers, const Job& job, WindowMemory& memory, AtlasSums& sums);
 
 }  // namespace foxscope

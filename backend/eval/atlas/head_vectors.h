@@ -1,28 +1,43 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
+
+#include "kernels/cpu/head_products.h"
 
 namespace foxscope {
 
-/// Numbers of heads at the same entries, such as log f at the positions of a window: blocks of four heads, whose
-/// products are in registers.
+/// Numbers of heads at the same entries, such as log f at the positions of a window, in blocks of heads whose numbers
+/// are side by side.
 class HeadVectors {
  public:
-  static constexpr std::size_t kBlock = 4;
+  static constexpr std::size_t kBlock = kernels::cpu::kProductHeads;
 
-  HeadVectors() = default;
-  HeadVectors(std::size_t heads, std::size_t entries)
-      : heads_(heads), entries_(entries), values_(blocks() * kBlock * entries) {}
-
+  /// Makes room for other heads and entries; what was there before may still be there.
+  void resize(std::size_t heads, std::size_t entries) {
+    heads_ = heads;
+    entries_ = entries;
+    values_.resize(blocks() * kBlock * entries);
+  }
   [[nodiscard]] std::size_t heads() const { return heads_; }
   [[nodiscard]] std::size_t entries() const { return entries_; }
   [[nodiscard]] std::size_t blocks() const { return (heads_ + kBlock - 1) / kBlock; }
-  [[nodiscard]] double& at(std::size_t entry, std::size_t head) {
-    return values_[(head / kBlock * entries_ + entry) * kBlock + head % kBlock];
-  }
   /// [entries, kBlock]
   [[nodiscard]] const double* block(std::size_t n) const { return values_.data() + n * entries_ * kBlock; }
+
+  /// Takes the numbers of one block's heads.
+  /// @param of  of(head) is a span of [entries], or an empty one for 0
+  template <typename Of>
+  void set_block(std::size_t n, const Of& of) {
+    double* const to = values_.data() + n * entries_ * kBlock;
+    for (std::size_t head = n * kBlock; head < (n + 1) * kBlock; ++head) {
+      const std::span<const double> numbers = head < heads_ ? of(head) : std::span<const double>();
+      for (std::size_t entry = 0; entry < entries_; ++entry) {
+        to[entry * kBlock + head % kBlock] = numbers.empty() ? 0 : numbers[entry];
+      }
+    }
+  }
 
  private:
   std::size_t heads_ = 0;
@@ -36,14 +51,8 @@ template <typename Take>
 void each_product(const HeadVectors& a, std::size_t block_a, const HeadVectors& b, std::size_t block_b,
                   const Take& take) {
   constexpr std::size_t kBlock = HeadVectors::kBlock;
-  const double* const x = a.block(block_a);
-  const double* const y = b.block(block_b);
-  double sum[kBlock][kBlock] = {};
-  for (std::size_t p = 0; p < a.entries() * kBlock; p += kBlock) {
-    for (std::size_t n = 0; n < kBlock; ++n) {
-      for (std::size_t m = 0; m < kBlock; ++m) sum[n][m] += x[p + n] * y[p + m];
-    }
-  }
+  double sum[kBlock][kBlock];
+  kernels::cpu::head_products(static_cast<std::int64_t>(a.entries()), a.block(block_a), b.block(block_b), sum[0]);
   for (std::size_t n = 0; n < kBlock; ++n) {
     for (std::size_t m = 0; m < kBlock; ++m) {
       const std::size_t head = block_a * kBlock + n;

@@ -55,8 +55,7 @@ WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t
       seed_(seed),
       bins_(distance_bins(run->info().length).size()),
       fall_(falls_of(*run)),
-      heads_(index_of(run->info().layers) * index_of(run->info().heads)),
-      masses_(heads_.size(), index_of(count_) * bins_) {}
+      heads_(index_of(run->info().layers) * index_of(run->info().heads)) {}
 
 void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
   const std::size_t place = index_of(of.layer) * index_of(run_->info().heads) + index_of(of.head);
@@ -64,10 +63,11 @@ void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const S
   const std::int64_t half = half_of_window(sample.length);
   Head& head = heads_[place];
   head.received = rows.received;
+  head.masses.resize(masses());
   for (std::size_t n = 0; n < sample.rows.size(); ++n) {
     const auto within = std::span(rows.within).subspan(n * bins_, bins_);
     for (std::size_t bin = 0; bin < bins_; ++bin) {
-      masses_.at(n * bins_ + bin, place) = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
+      head.masses[n * bins_ + bin] = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
     }
     const std::int64_t row = sample.rows[n];
     take_larger(mass_from(half, bins, within), row, head.reach);

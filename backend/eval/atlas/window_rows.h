@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/index.h"
 #include "backend/base/job.h"
-#include "backend/eval/atlas/head_vectors.h"
 #include "backend/map/map.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/map/statistics/sampled_spread.h"
@@ -31,6 +31,7 @@ class WindowRows {
   struct Head {
     std::vector<double> received;  ///< [L] SampledRows::received; empty: no attention
     Largest reach;                 ///< mass half the window back or farther
+    std::vector<double> masses;    ///< [count, bins] mass of each row in each bin of distance; empty: no attention
     Largest gain;                  ///< mass beyond kLocalTokens times the fall of the loss, nats
   };
 
@@ -41,9 +42,9 @@ class WindowRows {
   bool measure(int layer, int head, const Job& job);
 
   /// By layer, then head, the most that a layer has.
-  [[nodiscard]] Head& head(std::size_t place) { return heads_[place]; }
-  /// Mass of each row in each bin of distance, 0 of heads without attention.
-  [[nodiscard]] HeadVectors& masses() { return masses_; }
+  [[nodiscard]] const Head& head(std::size_t place) const { return heads_[place]; }
+  /// Numbers of Head::masses.
+  [[nodiscard]] std::size_t masses() const { return index_of(count_) * bins_; }
 
  private:
   const RunOnDevice& run_;
@@ -52,7 +53,6 @@ class WindowRows {
   std::size_t bins_;
   std::vector<double> fall_;  ///< [L] of the loss since the window first had the same token to predict; NaN: it had not
   std::vector<Head> heads_;
-  HeadVectors masses_;
 };
 
 /// The largest power of 2 that is at most half the length; 1 of the shortest.

@@ -125,7 +125,8 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
 
 bool measure_heads(const RunOnDevice& run, const MeasureOptions& options, const Job& job,
                    const std::function<void(HeadMeasures)>& take) {
-  const Team team(job);
+  const Job own{job.stop, {}, job.executor};
+  Team team(own);
   const Job quiet{job.stop, {}, team.executor()};
   const int at_once = run.gpu ? kHeadsAtOnce : 1;
   for (int layer = 0; layer < run->info().layers; ++layer) {
@@ -135,11 +136,29 @@ bool measure_heads(const RunOnDevice& run, const MeasureOptions& options, const 
       std::iota(some.begin(), some.end(), first);
       auto statistics = layer_statistics(run, layer, some, options.statistics, quiet);
       if (!statistics) return false;
-      for (HeadStatistics& head : *statistics) {
+      std::vector<std::optional<HeadMeasures>> measured(statistics->size());
+      const auto measure = [&](std::size_t n, const Job& with) {
+        HeadStatistics& head = (*statistics)[n];
         const HeadOf of{run, layer, head.head};
-        auto measures = measures_of(of, std::move(head), options, quiet);
-        if (!measures) return false;
-        take(std::move(*measures));
+        measured[n] = measures_of(of, std::move(head), options, with);
+        return measured[n].has_value();
+      };
+      // A split takes all threads for one head.
+      if (options.with_split) {
+        for (std::size_t n = 0; n < measured.size(); ++n) {
+          if (!measure(n, quiet)) return false;
+        }
+      } else {
+        const auto count = std::ssize(measured);
+        const bool done = team.run({"measuring heads", "heads", count}, count, [&](std::int64_t n, int /*thread*/) {
+          kernels::ThreadPool alone(1);
+          measure(index_of(n), {job.stop, {}, &alone});
+        });
+        if (!done) return false;
+      }
+      for (std::optional<HeadMeasures>& head : measured) {
+        if (!head) return false;
+        take(std::move(*head));
       }
     }
   }

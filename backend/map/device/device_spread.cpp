@@ -36,6 +36,7 @@ struct DeviceSpreads::Layout {
   std::size_t distances = 0;  ///< after the numbers of all heads, which come first
   std::size_t results = 0;    ///< bytes of both
   std::size_t normalizers = 0;
+  std::size_t gates = 0;  ///< of sampled rows, which need no tables beside them
   std::size_t token = 0;
   std::size_t positions = 0;
   std::size_t stands_for = 0;
@@ -49,7 +50,8 @@ struct DeviceSpreads::Layout {
     distances = rounded(heads * (rows > 0 ? sampled * sizeof(cuda::SampledRow) : sizeof(cuda::AttentionSums)));
     results = distances + heads * length * (rows > 0 ? 4 : 2) * sizeof(double);
     normalizers = rounded(results);
-    token = normalizers + heads * rounded(length * sizeof(float));
+    gates = normalizers + heads * rounded(length * sizeof(float));
+    token = gates + (rows > 0 && entries.gated ? heads * rounded(length * sizeof(double)) : 0);
     positions = token + rounded(entries.token.size_bytes());
     stands_for = positions + rounded(sampled * sizeof(std::int32_t));
     workspace = stands_for + rounded(sampled * sizeof(double));
@@ -85,26 +87,53 @@ DeviceSpreads::DeviceSpreads(std::vector<const HeadEntries*> heads, int gpu)
       lock_(device_->lock()),
       scope_(gpu) {}
 
+DeviceSpreads::~DeviceSpreads() {
+  if (!device_->wait()) results_ = nullptr;
+}
+
+/// A row of every head, in one copy where they lie one behind the other on either side.
+template <typename Of>
+bool DeviceSpreads::put_rows(std::byte* to, std::size_t stride, const Of& of) const {
+  const std::span<const std::byte> first = std::as_bytes(of(*heads_.front()));
+  bool together = first.size() == stride;
+  for (std::size_t n = 0; n < heads_.size() && together; ++n) {
+    together = std::as_bytes(of(*heads_[n])).data() == first.data() + n * stride;
+  }
+  if (together) return cuda::copy_to_device(to, {first.data(), heads_.size() * stride}, device_->stream());
+  for (std::size_t n = 0; n < heads_.size(); ++n) {
+    const std::span<const std::byte> row = std::as_bytes(of(*heads_[n]));
+    if (!row.empty() && !cuda::copy_to_device(to + n * stride, row, device_->stream())) return false;
+  }
+  return true;
+}
+
 /// Heads' own arrays are there; normalisers may be others than the trace's.
 bool DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
   const auto put = [&](std::size_t at, auto values) {
     return values.empty() || cuda::copy_to_device(memory + at, std::as_bytes(values), device_->stream());
   };
   const HeadEntries& first = *heads_.front();
-  bool given = put(layout.token, first.token);
+  const bool own_gates = sample_ != nullptr && first.gated;
   const std::size_t row_bytes = rounded(static_cast<std::size_t>(first.length) * sizeof(float));
+  const std::size_t gate_bytes = rounded(static_cast<std::size_t>(first.length) * sizeof(double));
+  bool given =
+      put(layout.token, first.token) &&
+      put_rows(memory + layout.normalizers, row_bytes, [](const HeadEntries& of) { return of.normalizer; }) &&
+      (!own_gates || put_rows(memory + layout.gates, gate_bytes, [](const HeadEntries& of) { return of.gate; }));
   for (std::size_t n = 0; n < heads_.size(); ++n) {
     const HeadEntries& entries = *heads_[n];
     const Trace& trace = *entries.head.trace;
     const bool mixes = entries.mixing != nullptr;
-    const DeviceParts parts{.query_key = entries.store != nullptr, .gate = entries.gated, .mixing = mixes};
+    const DeviceParts parts{
+        .query_key = entries.store != nullptr, .gate = entries.gated && !own_gates, .mixing = mixes};
     held_.push_back(device_->head(trace, entries.head.layer, entries.head.head, parts));
     cuda::MapHead head = map_head(trace, held_.back());
     if (entries.store == nullptr) head.query = head.key = nullptr;
     if (!entries.gated) head.cumulative_log_gate = nullptr;
-    const std::size_t at = layout.normalizers + n * row_bytes;
-    head.log_normalizer = reinterpret_cast<const float*>(memory + at);
-    given = given && put(at, entries.normalizer);
+    if (own_gates) {
+      head.cumulative_log_gate = reinterpret_cast<const double*>(memory + layout.gates + n * gate_bytes);
+    }
+    head.log_normalizer = reinterpret_cast<const float*>(memory + layout.normalizers + n * row_bytes);
     arrays_.push_back(head);
     if (!mixes) continue;
     if (held_.back().mixing == nullptr) return false;
@@ -136,7 +165,7 @@ Status DeviceSpreads::start(const RowSample* sample) {
   if (!put_arrays(memory, layout)) return Status::unsupported;
   results_ = memory;
   distances_ = layout.distances;
-  host_.resize(layout.results);
+  result_bytes_ = layout.results;
   const auto count = static_cast<int>(heads_.size());
   const auto length = static_cast<std::size_t>(first.length);
   const auto* const token =
@@ -192,7 +221,16 @@ Status DeviceSpreads::start(const RowSample* sample) {
 }
 
 void DeviceSpreads::finish() {
-  const bool whole = device_->wait() && cuda::copy_to_host(host_, results_, device_->stream());
+  std::span<std::byte> host;
+  try {
+    pinned_ = std::make_unique<cuda::PinnedBuffer>(result_bytes_, gpu_);
+    host = {static_cast<std::byte*>(pinned_->data()), result_bytes_};
+  } catch (const std::bad_alloc&) {
+    pageable_.resize(result_bytes_);
+    host = pageable_;
+  }
+  host_ = host.data();
+  const bool whole = device_->wait() && cuda::copy_to_host(host, results_, device_->stream());
   require_device(whole ? Status::ok : Status::failed, gpu_);
 }
 

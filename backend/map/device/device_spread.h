@@ -25,6 +25,10 @@ class DeviceSpreads {
 
   /// @param heads  that it takes, of one layer, all of the same parts; must outlive this
   DeviceSpreads(std::vector<const HeadEntries*> heads, int gpu);
+  /// Waits for what was started.
+  ~DeviceSpreads();
+  DeviceSpreads(const DeviceSpreads&) = delete;
+  DeviceSpreads& operator=(const DeviceSpreads&) = delete;
 
   /// Gives the work to the GPU.
   /// @param sample  rows to measure; null: all
@@ -43,9 +47,11 @@ class DeviceSpreads {
   struct Layout;
   /// @returns false where the GPU has no room for a block of a linear mixer
   [[nodiscard]] bool put_arrays(std::byte* memory, const Layout& layout);
+  template <typename Of>
+  bool put_rows(std::byte* to, std::size_t stride, const Of& of) const;
   template <typename T>
   [[nodiscard]] std::span<const T> taken(std::size_t at, std::size_t count) const {
-    return {reinterpret_cast<const T*>(host_.data() + at), count};
+    return {reinterpret_cast<const T*>(host_ + at), count};
   }
 
   std::vector<const HeadEntries*> heads_;
@@ -58,8 +64,11 @@ class DeviceSpreads {
   std::vector<kernels::cuda::MapHead> arrays_;
   std::vector<kernels::cuda::PreparedMixer> mixers_;  ///< [heads] of linear mixers
   std::byte* results_ = nullptr;
-  std::vector<std::byte> host_;  ///< the results: numbers of heads, then sums by distance
-  std::size_t distances_ = 0;    ///< where these begin
+  std::size_t result_bytes_ = 0;
+  std::unique_ptr<kernels::cuda::PinnedBuffer> pinned_;
+  std::vector<std::byte> pageable_;  ///< holds the results where no memory can be pinned
+  const std::byte* host_ = nullptr;  ///< the results: numbers of heads, then sums by distance
+  std::size_t distances_ = 0;        ///< where these begin
 };
 
 }  // namespace foxscope

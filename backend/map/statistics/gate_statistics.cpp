@@ -1,10 +1,15 @@
 #include "backend/map/statistics/gate_statistics.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "backend/base/index.h"
@@ -16,70 +21,158 @@ namespace {
 
 constexpr std::int64_t kLevels = std::size(kHorizonLevel);
 
-/// Values by position, and how many of them an end of the text cut off.
-struct Lengths {
-  std::vector<double> tokens;
-  std::int64_t cut_off = 0;
+/// The first 18 bits of a number whose order is that of doubles: sign, exponent and a part of an octave.
+std::size_t part_of_octave(double value) {
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const std::uint64_t ordered = (bits >> 63U) != 0 ? ~bits : bits | (std::uint64_t{1} << 63U);
+  return static_cast<std::size_t>(ordered >> 46U);
+}
 
-  Quartiles quartiles() {
-    Quartiles result;
-    result.lower = quantile(tokens, 0.25);
-    result.median = quantile(tokens, 0.5);
-    result.upper = quantile(tokens, 0.75);
-    result.cut_off_share = static_cast<double>(cut_off) / static_cast<double>(tokens.size());
-    return result;
-  }
+/// Arrays that threads keep from head to head: taking memory anew costs more than filling it.
+struct GateScratch {
+  std::vector<double> values;         ///< that quantiles are taken of
+  std::vector<double> parts;          ///< the same, part by part
+  std::vector<std::uint32_t> begins;  ///< of the parts, and the end of the last
+  std::vector<std::uint32_t> next;
+  std::vector<std::uint32_t> oldest;
+  std::vector<std::uint32_t> beyond;
 };
+
+/// Values by parts of octaves, so that an order statistic is looked for in one part.
+class OrderStatistics {
+ public:
+  /// @param scratch  its values, at least one; must outlive the object
+  explicit OrderStatistics(GateScratch& scratch) : scratch_(scratch) {
+    const std::vector<double>& values = scratch.values;
+    double least = values.front();
+    double most = values.front();
+    for (const double value : values) {
+      least = value < least ? value : least;
+      most = value > most ? value : most;
+    }
+    first_ = part_of_octave(least);
+    last_ = part_of_octave(most);
+    // Numbers near 0 have many octaves: those far below the largest are one part.
+    if (least >= 0) first_ = std::max(first_, last_ - std::min(last_, kMostParts));
+    if (least < 0) last_ = std::min(last_, first_ + kMostParts);
+    std::vector<std::uint32_t>& begins = scratch.begins;
+    begins.assign(last_ - first_ + 2, 0);
+    for (const double value : values) ++begins[part_of(value) + 1];
+    std::partial_sum(begins.begin(), begins.end(), begins.begin());
+    scratch.next.assign(begins.begin(), begins.end() - 1);
+    scratch.parts.resize(values.size());
+    for (const double value : values) scratch.parts[scratch.next[part_of(value)]++] = value;
+  }
+
+  /// The value with so many before it, and the one after it.
+  std::pair<double, double> neighbours(std::size_t rank) {
+    const auto end = std::ranges::upper_bound(scratch_.begins, rank);
+    const auto at = scratch_.parts.begin() + static_cast<std::ptrdiff_t>(rank);
+    const auto part_end = scratch_.parts.begin() + *end;
+    std::nth_element(scratch_.parts.begin() + *(end - 1), at, part_end);
+    if (at + 1 < part_end) return {*at, *std::min_element(at + 1, part_end)};
+    if (part_end == scratch_.parts.end()) return {*at, *at};
+    const auto next_end = std::ranges::upper_bound(scratch_.begins, rank + 1);
+    return {*at, *std::min_element(part_end, scratch_.parts.begin() + *next_end)};
+  }
+
+ private:
+  static constexpr std::size_t kMostParts = 1024;
+
+  [[nodiscard]] std::size_t part_of(double value) const {
+    return std::clamp(part_of_octave(value), first_, last_) - first_;
+  }
+
+  GateScratch& scratch_;
+  std::size_t first_ = 0;  ///< part_of_octave of the first
+  std::size_t last_ = 0;
+};
+
+/// quantile of each share of the values of the scratch.
+/// @param of  what is made of a value: never falls
+template <std::size_t kCount, typename Of>
+std::array<double, kCount> quantiles(GateScratch& scratch, const std::array<double, kCount>& shares, Of of) {
+  OrderStatistics statistics(scratch);
+  std::array<double, kCount> result{};
+  for (std::size_t n = 0; n < kCount; ++n) {
+    const double place = shares[n] * static_cast<double>(scratch.values.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const auto [low, high] = statistics.neighbours(below);
+    const double share = place - static_cast<double>(below);
+    result[n] = share == 0.0 ? of(low) : of(low) + share * (of(high) - of(low));
+  }
+  return result;
+}
+
+/// Quartiles of the values of the scratch.
+/// @param cut_off  how many of them an end of the text cut off
+Quartiles quartiles(GateScratch& scratch, std::int64_t cut_off) {
+  const std::array<double, 3> at = quantiles(scratch, std::array{0.25, 0.5, 0.75}, std::identity());
+  return {at[0], at[1], at[2], static_cast<double>(cut_off) / static_cast<double>(scratch.values.size())};
+}
 
 /// Where between `kept` tokens, with log F `inside`, and one more, with log F `beyond`, log F is `level`.
 double crossing(std::int64_t kept, double inside, double beyond, double level) {
   return static_cast<double>(kept) + (inside - level) / (inside - beyond);
 }
 
-/// How far back F(i, j) stays at `level` (a logarithm) or above, of every i.
-Lengths backward_horizons(std::span<const double> c, double level) {
-  Lengths result;
-  result.tokens.resize(c.size());
-  // c falls, so the oldest key within the level only moves forward.
-  std::size_t key = 0;
-  for (std::size_t row = 0; row < c.size(); ++row) {
-    while (c[row] - c[key] < level) ++key;
-    const auto kept = static_cast<std::int64_t>(row - key);
-    if (key == 0) {
-      result.tokens[row] = static_cast<double>(kept);
-      ++result.cut_off;
-    } else {
-      result.tokens[row] = crossing(kept, c[row] - c[key], c[row] - c[key - 1], level);
-    }
+/// Finds where F falls below a level: `oldest` [L] of each row, the first key of which F is at the level or above, and
+/// `beyond` [L] of each key, the first row in which F is below it; L: none.
+/// @param level  a logarithm
+void find_falls(std::span<const double> c, double level, GateScratch& scratch) {
+  const auto length = static_cast<std::uint32_t>(c.size());
+  scratch.oldest.resize(length);
+  scratch.beyond.assign(length, length);
+  // c falls, so both only move forward. Which of them does next is as good as random, so nothing branches on it.
+  std::uint32_t row = 0;
+  std::uint32_t key = 0;
+  while (row < length) {
+    const std::uint32_t below = c[row] - c[key] < level ? 1 : 0;
+    scratch.oldest[row] = key;
+    scratch.beyond[key] = below != 0 ? row : length;
+    key += below;
+    row += 1 - below;
   }
-  return result;
+}
+
+/// How far back F(i, j) stays at `level` (a logarithm) or above, of every i.
+Quartiles backward_horizon(std::span<const double> c, double level, GateScratch& scratch) {
+  std::int64_t cut_off = 0;
+  scratch.values.resize(c.size());
+  for (std::size_t row = 0; row < c.size(); ++row) {
+    const std::size_t key = scratch.oldest[row];
+    const auto kept = static_cast<std::int64_t>(row - key);
+    cut_off += key == 0 ? 1 : 0;
+    scratch.values[row] =
+        key == 0 ? static_cast<double>(kept) : crossing(kept, c[row] - c[key], c[row] - c[key - 1], level);
+  }
+  return quartiles(scratch, cut_off);
 }
 
 /// How far ahead F(i, j) stays at `level` or above, of every j.
-Lengths forward_survivals(std::span<const double> c, double level) {
-  Lengths result;
-  result.tokens.resize(c.size());
-  std::size_t row = 0;
+Quartiles forward_survival(std::span<const double> c, double level, GateScratch& scratch) {
+  std::int64_t cut_off = 0;
+  scratch.values.resize(c.size());
   for (std::size_t key = 0; key < c.size(); ++key) {
-    row = std::max(row, key);
-    while (row + 1 < c.size() && c[row + 1] - c[key] >= level) ++row;
-    const auto kept = static_cast<std::int64_t>(row - key);
-    if (row + 1 == c.size()) {
-      result.tokens[key] = static_cast<double>(kept);
-      ++result.cut_off;
-    } else {
-      result.tokens[key] = crossing(kept, c[row] - c[key], c[row + 1] - c[key], level);
-    }
+    const std::size_t beyond = scratch.beyond[key];
+    const auto kept = static_cast<std::int64_t>(beyond - 1 - key);
+    const bool never = beyond == c.size();
+    cut_off += never ? 1 : 0;
+    scratch.values[key] =
+        never ? static_cast<double>(kept) : crossing(kept, c[beyond - 1] - c[key], c[beyond] - c[key], level);
   }
-  return result;
+  return quartiles(scratch, cut_off);
 }
 
-/// @param gates  [L - 1] f of the positions from 1 on
-std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int count) {
+/// @param log_gates  [L - 1] log f of the positions from 1 on
+std::vector<ForgettingEvent> strongest_events(std::span<const double> log_gates, int count) {
+  if (count <= 0) return {};
+  std::vector<double> gates(log_gates.size());
+  std::ranges::transform(log_gates, gates.begin(), [](double value) { return std::exp(value); });
   std::vector<std::int64_t> positions(gates.size());
   std::iota(positions.begin(), positions.end(), 0);
   std::erase_if(positions, [&](std::int64_t position) { return gates[index_of(position)] >= 1.0; });
-  const auto wanted = std::min(positions.size(), static_cast<std::size_t>(std::max(0, count)));
+  const auto wanted = std::min(positions.size(), static_cast<std::size_t>(count));
   const auto stronger = [&](std::int64_t a, std::int64_t b) {
     const double gate_a = gates[index_of(a)];
     const double gate_b = gates[index_of(b)];
@@ -95,59 +188,58 @@ std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int
 }
 
 /// Means, quantiles and events of f, but for f_0, which is in no F.
-void gate_sizes(std::span<const double> c, int events, HeadStatistics& statistics) {
+void gate_sizes(std::span<const double> c, int events, GateScratch& scratch, HeadStatistics& statistics) {
   statistics.mean_log_gate = mean_log_gate(c);
   statistics.rate_decay_time = decay_time(statistics.mean_log_gate);
   if (c.size() < 2) {
     std::ranges::fill(statistics.gate_quantile, std::numeric_limits<double>::quiet_NaN());
     return;
   }
-  std::vector<double> gates(c.size() - 1);
-  for (std::size_t t = 1; t < c.size(); ++t) gates[t - 1] = std::exp(c[t] - c[t - 1]);
-  statistics.strongest_events = strongest_events(gates, events);
-  for (int n = 0; n < 5; ++n) statistics.gate_quantile[n] = quantile(gates, 0.25 * n);
+  std::vector<double>& log_gates = scratch.values;
+  log_gates.resize(c.size() - 1);
+  for (std::size_t t = 1; t < c.size(); ++t) log_gates[t - 1] = c[t] - c[t - 1];
+  statistics.strongest_events = strongest_events(log_gates, events);
+  const auto gate = [](double log_gate) { return std::exp(log_gate); };
+  std::ranges::copy(quantiles(scratch, std::array{0.0, 0.25, 0.5, 0.75, 1.0}, gate), statistics.gate_quantile);
 }
 
 }  // namespace
 
-double quantile(std::span<double> values, double p) {
-  const double place = p * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::ptrdiff_t>(place);
-  std::nth_element(values.begin(), values.begin() + below, values.end());
-  const double low = values[index_of(below)];
-  const double share = place - static_cast<double>(below);
-  if (share == 0.0) return low;
-  const double high = *std::min_element(values.begin() + below + 1, values.end());
-  return low + share * (high - low);
+double quantile(std::span<const double> values, double p) {
+  GateScratch scratch;
+  scratch.values.assign(values.begin(), values.end());
+  return quantiles(scratch, std::array{p}, std::identity()).front();
 }
 
 bool gate_statistics(std::span<const std::span<const double>> c, int events, const Job& job,
                      std::span<HeadStatistics> statistics) {
   const Job quiet{job.stop, {}, job.executor};
   Team team(quiet);
-  // The gates, and the horizon and the survival at every level.
-  constexpr std::int64_t kGateTasks = 1 + 2 * kLevels;
+  // The gates, and horizons and survivals at every level.
+  constexpr std::int64_t kGateTasks = 1 + kLevels;
   const std::int64_t tasks = std::ssize(c) * kGateTasks;
   return team.run({"measuring gates", "statistics", tasks}, tasks, [&](std::int64_t number, int /*thread*/) {
     const std::span<const double> sums = c[index_of(number / kGateTasks)];
     HeadStatistics& head = statistics[index_of(number / kGateTasks)];
     const std::int64_t task = number % kGateTasks;
-    const auto level = static_cast<std::size_t>(task - 1) % kLevels;
+    thread_local GateScratch scratch;
     // Quantiles put values in order, which NaN has none of.
     const bool known = std::ranges::none_of(sums, [](double value) { return std::isnan(value); });
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     constexpr Quartiles kNoQuartiles{kNone, kNone, kNone, kNone};
     if (task == 0 && known) {
-      gate_sizes(sums, events, head);
+      gate_sizes(sums, events, scratch, head);
     } else if (task == 0) {
       head.mean_log_gate = head.rate_decay_time = kNone;
       std::fill(std::begin(head.gate_quantile), std::end(head.gate_quantile), kNone);
-    } else if (task <= kLevels) {
-      head.backward_horizon[level] =
-          known ? backward_horizons(sums, std::log(kHorizonLevel[level])).quartiles() : kNoQuartiles;
     } else {
-      head.forward_survival[level] =
-          known ? forward_survivals(sums, std::log(kHorizonLevel[level])).quartiles() : kNoQuartiles;
+      const auto at = static_cast<std::size_t>(task - 1);
+      head.backward_horizon[at] = head.forward_survival[at] = kNoQuartiles;
+      if (!known) return;
+      const double level = std::log(kHorizonLevel[at]);
+      find_falls(sums, level, scratch);
+      head.backward_horizon[at] = backward_horizon(sums, level, scratch);
+      head.forward_survival[at] = forward_survival(sums, level, scratch);
     }
   });
 }

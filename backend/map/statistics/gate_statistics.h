@@ -15,7 +15,7 @@ bool gate_statistics(std::span<const std::span<const double>> c, int events, con
 
 /// The p-quantile of values, 0 <= p <= 1: the order statistic at p (n - 1), linearly interpolated between its two
 /// neighbours where that is no whole number. The median of an even number of values is the mean of the middle two.
-/// Reorders the values, of which there is at least one.
-double quantile(std::span<double> values, double p);
+/// @param values  at least one
+double quantile(std::span<const double> values, double p);
 
 }  // namespace foxscope

@@ -364,9 +364,12 @@ Status sampled_rows(const SampledRows& rows, Stream stream) {
                       rows.mass != nullptr && rows.half != nullptr && rows.workspace != nullptr;
   if (!counted || !arrays) return Status::invalid_argument;
   for (int n = 0; n < rows.count; ++n) {
-    if (!maps::head_valid(rows.heads[n]) || !maps::alike(rows.heads[n], rows.heads[0])) return Status::invalid_argument;
-    if (rows.mixers == nullptr ? rows.heads[n].query == nullptr : rows.mixers[n].tables == nullptr)
+    MapHead without_gate = rows.heads[n];
+    without_gate.cumulative_log_gate = nullptr;  // there are no tables to look for
+    if (!maps::head_valid(without_gate) || !maps::alike(rows.heads[n], rows.heads[0])) return Status::invalid_argument;
+    if (rows.mixers == nullptr ? rows.heads[n].query == nullptr : rows.mixers[n].tables == nullptr) {
       return Status::invalid_argument;
+    }
   }
   if (!is_available()) return Status::unavailable;
   return maps::measure(rows, stream);

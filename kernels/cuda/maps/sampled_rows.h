@@ -29,8 +29,9 @@ struct SampledRow {
 struct SampledRows {
   static constexpr int kMostHeads = 32;
 
-  const MapHead* heads = nullptr;  ///< [count] in memory of the host; their entries are attention
-  int count = 0;                   ///< 1 to kMostHeads
+  /// [count] in memory of the host; their entries are attention, and their tables are not looked at
+  const MapHead* heads = nullptr;
+  int count = 0;  ///< 1 to kMostHeads
   /// [count] in memory of the host: linear mixers, whose attention is |M_ij| / sum over j of |M_ij|; of `heads` then
   /// length, window and gate alone count. Null: heads are of softmax.
   const PreparedMixer* mixers = nullptr;
