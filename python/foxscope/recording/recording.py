@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -30,13 +31,13 @@ from .arrays import (
     torch_module,
 )
 from .beside import Beside
-from .call import Call, check_numbers, checked, one_sequence
+from .call import Call, checked, one_sequence
 from .capture import Capture
-from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
+from .layers import Layer, Numbers, select_heads, without_numbers, write_layer
 from .masks import NotRecordable
 from .model_attributes import write_model
-from .operator_check import compare
 from .run_writer import RunWriter
+from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
 
 #: Layers that a run file may have.
@@ -112,7 +113,7 @@ class Recording:
         self._sequence, self._check, self._automatic = sequence, check, automatic
         self._numbers = Numbers(words, dtype)
         self._layers: dict[int, Layer] = {}
-        self._submitted: set[int] = set()
+        self._taken: deque[Taken] = deque()
         self._not_wanted: set[int] = set()
         self._skipped: list[_Skipped] = []
         self._loss: list[Float64] = []
@@ -154,9 +155,10 @@ class Recording:
             return
         try:
             if kind is None:
-                self._beside.join()
+                self._join()
                 self._finish(self._writer)
         finally:
+            self._taken.clear()
             self._beside.end()
             self._closed = True
             self._writer.discard()
@@ -301,7 +303,7 @@ class Recording:
                 raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
             self._loss.append(losses)
         if "logits" in self._numbers.keep:
-            self._beside.join()
+            self._join()
             if begin > 0:
                 raise FoxscopeError("rec.logits: keep='logits' takes the logits of the whole text in one call")
             dataset = np.concatenate([piece[None] for piece in pieces(one[None], "float32", "logits")])
@@ -310,7 +312,7 @@ class Recording:
 
     def summary(self) -> str:
         """What was seen, a line a layer, and what was left out with the reason."""
-        self._beside.join()
+        self._join()
         lines = []
         for layer, seen in sorted(self._layers.items()):
             call, sizes = seen.call, seen.sizes
@@ -380,9 +382,15 @@ class Recording:
 
     def _layer_so_far(self, layer: int) -> Layer | None:
         """What is known of a layer, of which no call waits any more."""
-        if layer in self._submitted:
-            self._beside.join()
+        if layer in self._layers or any(taken.layer == layer for taken in self._taken):
+            self._join()
         return self._layers.get(layer)
+
+    def _join(self) -> None:
+        """Waits until all calls are in the file. Raises the first error that one of them has."""
+        while self._taken:
+            self._write(self._taken.popleft(), beside=True)
+        self._beside.join()
 
     def _record(self, layer: int, call: Call, module: str) -> None:
         if not self._writes:
@@ -394,18 +402,19 @@ class Recording:
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return
-        call = checked(call, f"layer {layer}")
-        if self._layer_so_far(layer) is None and _runs_beside(call):
-            self._submitted.add(layer)
-            self._beside.submit(lambda copy: self._take_layer(layer, copy, module), call)
-            return
-        self._beside.join()
-        self._take_layer(layer, call, module)
+        where = f"layer {layer}"
+        call = checked(call, where)
+        known = self._layer_so_far(layer)
+        beside = known is None and _runs_beside(call)
+        if not beside:
+            self._join()
+        call = self._new_rows(where, call, known)
+        self._taken.append(take(layer, module, call, self._numbers, self._check, beside))
+        while self._taken and (not beside or len(self._taken) > _MOST_TAKEN or self._taken[0].readings.have_come()):
+            self._write(self._taken.popleft(), beside)
 
-    def _take_layer(self, layer: int, call: Call, module: str) -> None:
-        """Checks the rows of a call and writes them."""
-        writer, where = self._open_writer(), f"layer {layer}"
-        known = self._layers.get(layer)
+    def _new_rows(self, where: str, call: Call, known: Layer | None) -> Call:
+        """The rows of a call that are new, without the keys and values of a cache before them."""
         before = 0 if known is None else known.positions
         if known is not None and known.call.source != call.source and "rec." in known.call.source + call.source:
             raise FoxscopeError(
@@ -415,25 +424,29 @@ class Recording:
         self._check_positions(where, call, before)
         new = slice(int(call.k.shape[1]) - call.rows, None)
         if self._check and known is not None and new.start > 0:
-            _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
+            _check_cache(where, known, call.k[:, new.start - 1])
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
-        if before > 0:  # only the first rows are compared
-            call = replace(call, output=None)
-        sums = sums_of(call)
-        check_numbers(call, where)
-        comparison = compare(call, where, sums) if self._check else None
-        kept = select_heads(call, self._heads_wanted, where)
-        if sums is not None and self._heads_wanted is not None:
-            sums = sums[self._heads_wanted]
+        return call if before == 0 else replace(call, output=None)  # only the first rows are compared
+
+    def _write(self, taken: Taken, beside: bool) -> None:
+        """Checks a call and writes its rows, or lets them be written."""
+        writer, layer, where = self._open_writer(), taken.layer, taken.where
+        comparison = taken.examine()
+        kept = select_heads(taken.kept, self._heads_wanted, where)
+        known = self._layers.get(layer)
         if known is None:
-            known = Layer(without_numbers(kept), kept.sizes(), kept.sizes(), module, device_of(call.q), comparison)
+            device = device_of(taken.call.q)
+            known = Layer(without_numbers(kept), kept.sizes(), kept.sizes(), taken.module, device, comparison)
+            self._layers[layer] = known
             self._choose_numbers(where, kept)
         elif known.given != kept.sizes() or known.decay != kept.decay:
-            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.given} before")
-        write_layer(writer, layer, known, kept, sums, self._numbers)
-        known.positions += call.rows
-        known.last_key = to_float64(call.k[:, -1]) if call.mixer == "attention" else None
-        self._layers[layer] = known
+            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {known.positions} on, and {known.given} before")
+        known.last_key = taken.last_key
+        numbers, of_layer = self._numbers, known
+        if beside:
+            self._beside.submit(lambda: write_layer(writer, layer, of_layer, kept, numbers), taken.call.q.device)
+        else:
+            write_layer(writer, layer, of_layer, kept, numbers)
 
     def _check_positions(self, where: str, call: Call, before: int) -> None:
         keys, rows = int(call.k.shape[1]), call.rows
@@ -582,14 +595,21 @@ class Recording:
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
 
 
+#: Calls of a GPU whose readings may be on their way. Their tensors are kept alive until then.
+_MOST_TAKEN = 2
+
+
 def _runs_beside(call: Call) -> bool:
     """Whether a layer is checked and written while the model goes on: where its tensors lie on a GPU."""
     return device_of(call.q).startswith("cuda")
 
 
-def _check_cache(where: str, known: Layer, before: Float64) -> None:
+def _check_cache(where: str, known: Layer, before: Tensor) -> None:
     """Raises FoxscopeError unless the keys that stand before those of a call are the last that were recorded."""
-    if known.last_key is None or np.abs(before - known.last_key).max() <= 2.0**-6 * np.abs(before).max():
+    if known.last_key is None:
+        return
+    keys = to_float64(before)
+    if np.abs(keys - to_float64(known.last_key)).max() <= 2.0**-6 * np.abs(keys).max():
         return
     raise FoxscopeError(
         f"{where}: the cache of position {known.positions} holds other keys than were recorded: sequences changed places, as "
