@@ -54,9 +54,7 @@ def _wide(part: Tensor) -> Tensor:
     return to_float64(part)
 
 
-def softmax_rows(
-    logits: Tensor, c: Tensor | None, begin: int, window: int, softcap: float, sinks: Tensor | None
-) -> Tensor:
+def softmax_rows(logits: Tensor, c: Tensor | None, begin: int, window: int, softcap: float, sinks: Tensor | None) -> Tensor:
     """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats; None: no gates.
 
     All are float64, of numpy or of torch on one device.

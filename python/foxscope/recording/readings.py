@@ -54,3 +54,10 @@ def to_host(part: Tensor) -> Tensor:
     host = torch.empty(part.shape, dtype=part.dtype, pin_memory=True)
     host.copy_(part, non_blocking=True)
     return host
+
+
+def to_device(part: Tensor, device: Any) -> Tensor:
+    """A copy of a tensor of the host on a device. A GPU's comes behind the work of its stream, and nothing waits for it."""
+    if device.type != "cuda":
+        return part.to(device)
+    return part.pin_memory().to(device, non_blocking=True)

@@ -23,19 +23,18 @@ from .arrays import (
     as_tensor,
     device_of,
     dtype_of,
-    is_torch,
     pieces,
     shape_of,
-    to_float32,
     to_float64,
-    torch_module,
 )
 from .beside import Beside
 from .call import Call, checked, one_sequence
 from .capture import Capture
 from .layers import Layer, Numbers, select_heads, without_numbers, write_layer
+from .losses import read_losses
 from .masks import NotRecordable
 from .model_attributes import write_model
+from .readings import Readings
 from .run_writer import RunWriter
 from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
@@ -116,7 +115,7 @@ class Recording:
         self._taken: deque[Taken] = deque()
         self._not_wanted: set[int] = set()
         self._skipped: list[_Skipped] = []
-        self._loss: list[Float64] = []
+        self._loss: list[tuple[int, Readings]] = []
         self._logits_rows = 0
         self._ids = None if input_ids is None else read_ids(input_ids, sequence)
         self._prompt = 0 if self._ids is None else len(self._ids)
@@ -298,10 +297,9 @@ class Recording:
                 f"rec.logits: input_ids have token {int(targets.max())}, and logits are of {int(one.shape[1])} tokens"
             )
         if "loss" in self._numbers.keep:
-            losses = _losses(one, targets)
-            if not np.isfinite(losses).all():
-                raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
-            self._loss.append(losses)
+            self._loss.append((begin, read_losses(one, targets)))
+            if not device_of(one).startswith("cuda"):
+                _finite_losses(*self._loss[-1])
         if "logits" in self._numbers.keep:
             self._join()
             if begin > 0:
@@ -588,7 +586,7 @@ class Recording:
     def _write_loss(self, writer: RunWriter, length: int) -> None:
         if not self._loss:
             return
-        loss = np.concatenate(self._loss)
+        loss = np.concatenate([_finite_losses(*read) for read in self._loss])
         if len(loss) < length:
             raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
@@ -604,6 +602,14 @@ def _runs_beside(call: Call) -> bool:
     return device_of(call.q).startswith("cuda")
 
 
+def _finite_losses(begin: int, readings: Readings) -> Float64:
+    """The losses of the positions from `begin` on, [n] nats."""
+    losses = readings.take()["loss"]
+    if not np.isfinite(losses).all():
+        raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
+    return losses
+
+
 def _check_cache(where: str, known: Layer, before: Tensor) -> None:
     """Raises FoxscopeError unless the keys that stand before those of a call are the last that were recorded."""
     if known.last_key is None:
@@ -615,32 +621,6 @@ def _check_cache(where: str, known: Layer, before: Tensor) -> None:
         f"{where}: the cache of position {known.positions} holds other keys than were recorded: sequences changed places, as "
         f"in beam search; generate with one beam, or run the answer once more in one pass and record that"
     )
-
-
-def _losses(logits: Tensor, targets: Any) -> Float64:
-    """Log sum exp of each row minus the logit of its target, nats. Where the target is not known, it is the mean of that
-    over the model's own prediction, its entropy: a row has to have a finite loss.
-    """
-    out = np.empty(len(targets))
-    known = np.maximum(targets, 0).astype(np.int64)
-    # Rows that stay in a processor's cache, or keep a GPU busy.
-    rows = max(1, (1 << (19 if device_of(logits) == "cpu" else 26)) // int(logits.shape[1]))
-    for begin in range(0, len(targets), rows):
-        piece, of = to_float32(logits[begin : begin + rows]), known[begin : begin + rows]
-        if is_torch(piece):
-            torch = torch_module()
-            index = torch.from_numpy(of).to(piece.device)
-            out[begin : begin + rows] = to_float64(torch.nn.functional.cross_entropy(piece, index, reduction="none"))
-        else:
-            largest = piece.max(axis=1)
-            total = np.log(np.exp(piece - largest[:, None]).sum(axis=1, dtype=np.float64)) + largest
-            out[begin : begin + rows] = total - piece[np.arange(len(of)), of]
-    for row in np.flatnonzero(targets < 0):
-        numbers = to_float64(logits[int(row)])
-        numbers = numbers - numbers.max()
-        log_p = numbers - np.log(np.exp(numbers).sum())
-        out[row] = -(np.exp(log_p) * log_p).sum()
-    return out
 
 
 def record(
