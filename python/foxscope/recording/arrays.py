@@ -101,6 +101,8 @@ def pad_channels(value: Tensor, channels: int) -> Tensor:
 def extremes(part: Tensor) -> Tensor:
     """The least and the largest number of a tensor, [2] beside it; NaN where one of its numbers is NaN."""
     if is_torch(part):
+        # torch copies what does not lie in memory in the order of its axes, and any order of them has the same extremes.
+        part = part.permute(sorted(range(part.ndim), key=lambda axis: -part.stride(axis)))
         torch = torch_module()
         return torch.stack(torch.aminmax(part))
     return np.array([part.min(), part.max()], np.float64)
