@@ -13,6 +13,9 @@ from pathlib import Path
 
 from ..errors import FoxscopeError
 
+#: Bytes that the name of a file may have.
+_LONGEST_NAME = 255
+
 
 def _flush(descriptor: int) -> None:
     with contextlib.suppress(OSError):  # `commit` says it
@@ -39,6 +42,8 @@ class AtomicFile(io.RawIOBase):
         self._flush: Future[None] | None = None
         place = Path(os.path.realpath(self.target))
         self._place = place
+        if len(os.fsencode(place.name)) > _LONGEST_NAME:
+            raise FoxscopeError(f"{self.target}: the name is too long: use at most {_LONGEST_NAME} bytes")
         if place.is_dir():
             raise FoxscopeError(f"{self.target}: is a folder: name a file to write")
         if place.exists() and not overwrite:

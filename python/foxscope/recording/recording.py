@@ -8,7 +8,7 @@ import re
 import sys
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
+from ..paths import as_path
 from ..program import VERSION
+from ..remote_path import is_remote
 from .arrays import (
     Float64,
     Tensor,
@@ -54,7 +56,12 @@ class _Skipped:
 
 
 def _words(value: str | Sequence[str]) -> list[str]:
-    return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value)
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",")]
+    words = list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(word, str) for word in words):
+        raise FoxscopeError(f"keep: expected words of {', '.join(KEEP_WORDS)}, got {value!r}")
+    return words
 
 
 def _whole(value: Any, what: str) -> int:
@@ -63,6 +70,21 @@ def _whole(value: Any, what: str) -> int:
         return operator.index(value)
     except TypeError as error:
         raise FoxscopeError(f"{what}: expected a whole number, got {value!r}") from error
+
+
+def _whole_numbers(values: Any, what: str) -> list[int]:
+    """Whole numbers, as a list; raises FoxscopeError for anything else."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise FoxscopeError(f"{what}: expected a list of numbers, as [0, 3], got {values!r}")
+    return [_whole(value, what) for value in values]
+
+
+def _number(value: Any, what: str) -> float:
+    """A number, of Python, numpy or torch; raises FoxscopeError for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
 def _is_writer() -> bool:
@@ -95,9 +117,11 @@ class Recording:
         dtype: str | None,
         overwrite: bool,
     ) -> None:
-        self._path = os.fspath(path)
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
-            raise FoxscopeError(f"name '{name}': use letters, digits, '.', '_' and '-'")
+        self._path = as_path(path, "record")
+        if is_remote(self._path):
+            raise FoxscopeError(f"{self._path}: a recording is written on this machine: name a file here, and copy it later")
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
+            raise FoxscopeError(f"name {name!r}: use letters, digits, '.', '_' and '-'")
         self._name = name
         words = frozenset(_words(keep))
         unknown = words - set(KEEP_WORDS)
@@ -105,10 +129,13 @@ class Recording:
             raise FoxscopeError(f"keep: '{sorted(unknown)[0]}' is not known: use {', '.join(KEEP_WORDS)}")
         if dtype not in (None, "float32", "bfloat16"):
             raise FoxscopeError(f"dtype: expected 'float32' or 'bfloat16', got {dtype!r}")
-        self._layers_wanted = None if layers is None else {int(layer) for layer in layers}
-        self._heads_wanted = None if heads is None else [int(head) for head in heads]
+        self._layers_wanted = None if layers is None else set(_whole_numbers(layers, "layers"))
+        self._heads_wanted = None if heads is None else _whole_numbers(heads, "heads")
         if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
             raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
+        sequence = _whole(sequence, "sequence")
+        if sequence < 0:
+            raise FoxscopeError(f"sequence: expected a number from 0 on, got {sequence}")
         self._sequence, self._check, self._automatic = sequence, check, automatic
         self._numbers = Numbers(words, dtype)
         self._layers: dict[int, Layer] = {}
@@ -200,9 +227,9 @@ class Recording:
                 take(k, 3, "k"),
                 take(v, 3, "v"),
                 log_decay=take(log_forget, 2, "log_forget"),
-                scale=float(shape_of(q)[-1] ** -0.5 if scale is None else scale),
+                scale=_number(shape_of(q)[-1] ** -0.5 if scale is None else scale, f"{where}: scale"),
                 window=_whole(window or 0, f"{where}: window"),
-                softcap=float(softcap or 0),
+                softcap=_number(softcap or 0, f"{where}: softcap"),
                 sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
                 output=take(output, 3, "output"),
                 source="rec.attention",
@@ -249,7 +276,7 @@ class Recording:
                 take(v, 3, "v"),
                 log_decay=take(log_decay, 3 if channels else 2, "log_decay"),
                 beta=take(beta, 2, "beta"),
-                scale=float(scale),
+                scale=_number(scale, f"layer {layer}: scale"),
                 decay_rate=decay_rate,
                 erase_read=take(erase_read, 3, "erase_read"),
                 erase_write=take(erase_write, 3, "erase_write"),

@@ -51,9 +51,10 @@ def take(layer: int, module: str, call: Call, numbers: Numbers, check: bool, bes
     readings = Readings()
     measure_numbers(call, readings)
     short = measure(call, readings) if check else None
-    readings.send()
     last_key = _copy(call.k[:, -1]) if call.mixer == "attention" else None
-    return Taken(layer, module, call, _kept(call, numbers) if beside else call, last_key, readings, short)
+    kept = _kept(call, numbers) if beside else call
+    readings.send()  # the last work: where readings have come, the copies have too
+    return Taken(layer, module, call, kept, last_key, readings, short)
 
 
 def _copy(part: Tensor) -> Tensor:
