@@ -22,7 +22,18 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_bfloat16_bits, to_float32, to_float64, torch_module
+from .arrays import (
+    ROUNDING,
+    Float64,
+    Tensor,
+    device_of,
+    dtype_of,
+    is_torch,
+    to_bfloat16_bits,
+    to_float32,
+    to_float64,
+    torch_module,
+)
 from .call import CLOSED, MIXERS, PARTS, Call
 from .readings import Readings
 
@@ -94,14 +105,17 @@ def _sums(log_decay: Tensor) -> Tensor:
 def _short(call: Call) -> Call:
     """The first rows alone, in float64, and one gate more."""
     rows = min(call.rows, ROWS)
+    # Linear mixers go row by row, in which numpy is faster than torch on a CPU.
+    by_rows = call.mixer != "attention" and not device_of(call.q).startswith("cuda")
+    wide = to_float64 if by_rows else _wide
     cut: dict[str, Any] = {}
     for name in ("q", "k", "v", "log_decay", "beta", "erase_read", "erase_write", "output"):
         part = getattr(call, name)
         if part is not None:
-            cut[name] = _wide(part[:, : rows + (name == "log_decay")])
+            cut[name] = wide(part[:, : rows + (name == "log_decay")])
     for name in ("decay_rate", "sinks"):
         if getattr(call, name) is not None:
-            cut[name] = _wide(getattr(call, name))
+            cut[name] = wide(getattr(call, name))
     return replace(call, **cut)
 
 
