@@ -8,7 +8,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -177,20 +177,23 @@ class RunWriter:
         size = dataset.get_create_plist().get_chunk()[1]
 
         def pack(chunk: npt.NDArray[Any]) -> bytes:
-            if not chunk.any():  # all that a head without gates has
-                return _packed_zeros(size * chunk.itemsize)
             padded = np.zeros(size, chunk.dtype)
             padded[: len(chunk)] = chunk
             return zlib.compress(padded.view(np.uint8).reshape(size, -1).T.tobytes(), 1)
 
-        self._packers = self._packers or ThreadPoolExecutor(min(16, os.cpu_count() or 1), "foxscope.pack")
+        def begin_to_pack(chunk: npt.NDArray[Any]) -> bytes | Future[bytes]:
+            if not chunk.any():  # all that a head without gates has
+                return _packed_zeros(size * chunk.itemsize)
+            self._packers = self._packers or ThreadPoolExecutor(min(16, os.cpu_count() or 1), "foxscope.pack")
+            return self._packers.submit(pack, chunk)
+
         packed = [
-            (index, begin, self._packers.submit(pack, head[begin : begin + size]))
+            ((index, begin), begin_to_pack(head[begin : begin + size]))
             for index, head in enumerate(heads)
             for begin in range(0, len(head), size)
         ]
-        for index, begin, data in packed:
-            dataset.write_direct_chunk((index, begin), data.result())
+        for place, data in packed:
+            dataset.write_direct_chunk(place, data if isinstance(data, bytes) else data.result())
             self._file.check()
 
     @staticmethod
