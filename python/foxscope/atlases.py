@@ -58,8 +58,6 @@ class Atlas(OpenedModels["AtlasModel"]):
         super().__init__(agent, path, there)
         try:
             self.info: dict[str, Any] = json.loads(self.command("info", there, "--json"))
-            if self.info.get("kind") != "atlas of heads":
-                raise FoxscopeError(f"{path}: holds no atlas of heads: name a file that `foxscope eval atlas` wrote")
         except BaseException:
             self.close()
             raise
@@ -159,13 +157,28 @@ class AtlasModel:
 
     @property
     def similarity(self) -> "pd.DataFrame":
-        """Correlation of log f of every two heads: rows and columns are (layer, head), alike heads side by side."""
+        """Correlation of log f of every two heads: rows and columns are (layer, head), alike heads side by side.
+
+        Raises FoxscopeError for a model without gates.
+        """
+        if not self.forgets:
+            raise FoxscopeError(
+                f"{self.atlas.path}: model '{self.name}' has no gates that could be alike: take attention_similarity"
+            )
         return self._square("correlation")
 
     @property
     def attention_similarity(self) -> "pd.DataFrame":
-        """The same of the mass of attention by distance; NaN without it."""
-        return self._square("attention_correlation")
+        """The same of the mass of attention by distance.
+
+        Raises FoxscopeError for an atlas without attention.
+        """
+        square = self._square("attention_correlation")
+        if square.isna().to_numpy().all():
+            raise FoxscopeError(
+                f"{self.atlas.path}: model '{self.name}': the atlas holds no attention: make it again without --rows 0"
+            )
+        return square
 
     def figure(self, kind: str, **options: Any) -> Figure:
         """A figure of this model, as `atlas.figure` draws it."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from foxscope.errors import FoxscopeError
+from foxscope.paths import as_path
 
 __all__ = ["FORMATS", "Figure", "option_words"]
 
@@ -50,9 +51,15 @@ class Figure:
 
     def save(self, path: str | Path) -> None:
         """Writes the file. Raises FoxscopeError for a name with the ending of another format."""
-        if Path(path).suffix != f".{self.format}":
-            raise FoxscopeError(f"{path}: the figure is a .{self.format}: ask for format={Path(path).suffix[1:]!r}")
-        Path(path).write_bytes(self.data)
+        place = Path(as_path(path, "save"))
+        if place.suffix != f".{self.format}":
+            other = place.suffix[1:]
+            remedy = f", or ask for format={other!r}" if other in FORMATS else ""
+            raise FoxscopeError(f"{path}: the figure is a .{self.format}: give the file this ending{remedy}")
+        try:
+            place.write_bytes(self.data)
+        except OSError as error:
+            raise FoxscopeError(f"{path}: cannot be written ({error.strerror})") from None
 
     def __repr__(self) -> str:
         return f"<figure, {self.format}, {len(self.data)} bytes: {self.command}>"

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from foxscope.agents import Agent, agent_of
 from foxscope.errors import FoxscopeError
 from foxscope.figures import option_words
+from foxscope.paths import as_path
 from foxscope.remote_path import is_remote, parse_remote_path
 from foxscope.runs import Run
 
@@ -19,20 +20,26 @@ Checkpoints: TypeAlias = Checkpoint | Sequence[Checkpoint] | Mapping[str, Checkp
 def _named(checkpoints: Checkpoints) -> list[tuple[str, str]]:
     """Name, which may be empty, and path of each."""
     if isinstance(checkpoints, Mapping):
-        return [(name, os.fspath(path)) for name, path in checkpoints.items()]
-    if isinstance(checkpoints, (str, os.PathLike)):
-        return [("", os.fspath(checkpoints))]
-    return [("", os.fspath(path)) for path in checkpoints]
+        return [(str(name), as_path(path, "run")) for name, path in checkpoints.items()]
+    if isinstance(checkpoints, Sequence) and not isinstance(checkpoints, (str, bytes)):
+        return [("", as_path(path, "run")) for path in checkpoints]
+    return [("", as_path(checkpoints, "run"))]
 
 
 def _content(text: "str | os.PathLike[str]") -> bytes:
     if isinstance(text, str):
-        return text.encode()
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            raise FoxscopeError("text: holds half a character (a surrogate), which is no UTF-8: remove it") from None
+    if not isinstance(text, os.PathLike):
+        raise FoxscopeError(f"text: expected a string, or a file as a pathlib.Path, got {text!r:.80}")
+    path = as_path(text, "text")
     try:
-        with open(text, "rb") as file:
+        with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise FoxscopeError(f"{os.fspath(text)}: cannot be read ({error.strerror})") from None
+        raise FoxscopeError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def run(
@@ -68,7 +75,7 @@ def run(
             if host is not None:
                 url = f"ssh://{host.words()}{there}"
         else:
-            url = os.fspath(output)
+            url = as_path(output, "output")
             output_host, there = parse_remote_path(url) if is_remote(url) else (None, os.path.abspath(url))
             if output_host != host:
                 raise FoxscopeError(f"{url}: the run is written where the models run: name a file of that machine")

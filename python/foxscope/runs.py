@@ -24,6 +24,7 @@ from foxscope.errors import FoxscopeError
 from foxscope.figures import Figure, option_words
 from foxscope.integers import as_integer
 from foxscope.opened import OpenedModels
+from foxscope.paths import as_path
 from foxscope.program import find_program
 from foxscope.remote_path import is_remote, parse_remote_path
 from foxscope.tables import import_pandas
@@ -173,14 +174,20 @@ class Run(OpenedModels["Model"]):
         return table
 
     def figure(
-        self, kind: str, *, format: str = "svg", others: Sequence["Run | str | os.PathLike[str]"] = (), **options: Any
+        self,
+        kind: str,
+        *,
+        format: str = "svg",
+        others: "Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]]" = (),
+        **options: Any,
     ) -> Figure:
         """A figure of this run that the program draws, as `foxscope figure KIND` does (docs/commands.md).
 
         format: svg, pdf, png or csv. others: run files or evaluations beside this one, on the same machine. options are
         the command's: heads=[(3, 0)], quantity=["attention"], rows=(0, 512), width="icml", label={"fox": "FoX"}.
         """
-        paths = [other.path_there if isinstance(other, Run) else os.fspath(other) for other in others]
+        others = others if isinstance(others, Sequence) and not isinstance(others, (str, bytes)) else [others]
+        paths = [other.path_there if isinstance(other, Run) else as_path(other, "figure") for other in others]
         return self._draw(kind, format, [*paths, *option_words(options), *self._checked_words()])
 
     def compare(
@@ -504,20 +511,25 @@ def open(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "a
     """
     if kind not in (None, "run", "atlas"):
         raise FoxscopeError(f"kind {kind!r}: use 'run' or 'atlas'")
-    name = os.fspath(path)
+    name = as_path(path, "open")
     host, there = parse_remote_path(name) if is_remote(name) else (None, os.path.abspath(name))
     agent = agent_of(host)
     agent.enter()  # one agent says what the file is, and reads it
     try:
-        holds = kind or ("atlas" if _holds_atlas(agent, there) else "run")
-        return Atlas(agent, name, there) if holds == "atlas" else Run(agent, name, there, "whole" if check else "none", device)
+        if kind != "run" and _holds_atlas(agent, there, kind == "atlas"):
+            return Atlas(agent, name, there)
+        if kind == "atlas":
+            raise FoxscopeError(f"{name}: holds no atlas of heads: name a file that `foxscope eval atlas` wrote")
+        return Run(agent, name, there, "whole" if check else "none", device)
     finally:
         agent.leave()
 
 
-def _holds_atlas(agent: Agent, there: str) -> bool:
-    """Whether a file is an atlas of heads; whoever opens another says what is wrong with it."""
+def _holds_atlas(agent: Agent, there: str, must: bool) -> bool:
+    """Whether a file is an atlas of heads. Where it need not be one, whoever opens it as another says what is wrong with it."""
     try:
         return bool(agent.ask("stat", {"path": there}).value.get("holds") == "eval_atlas")
     except FoxscopeError:
+        if must:
+            raise
         return False

@@ -17,8 +17,10 @@ MODELS = SOURCE / "resources" / "models"
 DATA = SOURCE / "tests" / "data"
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n" * 12
 
-# Computed on the CPU, the same on every machine.
-os.environ.update(FOXSCOPE_PROGRAM=PROGRAM, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", MPLBACKEND="agg")
+# Computed on the CPU, the same on every machine, but where FOXSCOPE_TEST_DEVICE names another device.
+os.environ.update(FOXSCOPE_PROGRAM=PROGRAM, OMP_NUM_THREADS="1", MPLBACKEND="agg")
+if "FOXSCOPE_TEST_DEVICE" not in os.environ:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def foxscope_command(*words: object) -> bytes:

@@ -118,6 +118,30 @@ def test_similarity(atlas: Atlas, path: Path) -> None:
         order = group["order"][()]
         wanted = group["attention"][()][np.ix_(order, order)]
     assert np.array_equal(attention.to_numpy().astype(np.float32), wanted)
+    with pytest.raises(FoxscopeError, match="'transformer' has no gates that could be alike: take attention_similarity"):
+        _ = atlas["transformer"].similarity
+
+
+def test_an_atlas_without_attention_says_so(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"text": "The fox ran over the hill. " * 40}) + "\n")
+    sizes = ["--length", "48", "--windows", "2", "--rows", "0"]
+    model = MODELS / "fox-pro-12m"
+    path = tmp_path / "atlas.h5"
+    foxscope_command("eval", "atlas", "--model", model, "--corpus", tmp_path / "corpus.jsonl", *sizes, "-o", path)
+    with foxscope.open(path, kind="atlas") as atlas:
+        assert not atlas[0].similarity.isna().to_numpy().all()
+        with pytest.raises(FoxscopeError, match="the atlas holds no attention: make it again without --rows 0"):
+            _ = atlas[0].attention_similarity
+
+
+def test_what_is_no_atlas(tmp_path: Path, run_path: Path) -> None:
+    for path, words in (
+        (run_path, "holds no atlas of heads"),
+        (tmp_path / "none.h5", r"none\.h5: cannot be opened"),
+        (tmp_path, "is not a file|holds no atlas of heads"),
+    ):
+        with pytest.raises(FoxscopeError, match=words):
+            foxscope.open(path, kind="atlas")
 
 
 def test_figures_and_notebooks(atlas: Atlas) -> None:

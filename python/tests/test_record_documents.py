@@ -25,11 +25,11 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     for script in scripts:
         exec(script, names)
     assert capsys.readouterr().out.count("rows checked") == 4
-    for name in ("run.h5", "variant.h5", "answer.h5"):
+    for name in ("mine.h5", "variant.h5", "answer.h5"):
         check_file(tmp_path / name)
-    assert "gate       none" in program("info", tmp_path / "run.h5")
+    assert "gate       none" in program("info", tmp_path / "mine.h5")
     assert "gate       none" not in program("info", tmp_path / "variant.h5")
-    with h5py.File("run.h5") as file:
+    with h5py.File("mine.h5") as file:
         words = [bytes(word).decode() for word in file["models/mine/tokens/string"][:]]
         content = file["text/content"].asstr()[()]
     assert "".join(words) == content

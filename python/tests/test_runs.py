@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -289,3 +290,57 @@ def test_demo_models_and_texts_are_found() -> None:
     assert Path(foxscope.demo("black-beauty-1-3.txt")).exists()
     with pytest.raises(FoxscopeError, match=r"there are black-beauty.*fox-pro-12m"):
         foxscope.demo("fox")
+
+
+class _Bytes:
+    def __fspath__(self) -> bytes:
+        return b"run.h5"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (b"run.h5", "expected a path, as a string or a pathlib.Path, got b'run.h5'"),
+        (_Bytes(), "expected a path, as a string or a pathlib.Path, got <"),
+        (None, "expected a path, as a string or a pathlib.Path, got None"),
+        (3, "expected a path, as a string or a pathlib.Path, got 3"),
+        ([], "expected a path, as a string or a pathlib.Path, got []"),
+        ("", "expected a path, got an empty string"),
+        ("a\0b", "no path has a byte of 0"),
+    ],
+)
+def test_what_is_no_path(run: Run, path: Any, words: str) -> None:
+    figure = run.figure("loss", format="csv")
+    for name, work in (
+        ("open", lambda: foxscope.open(path)),
+        ("record", lambda: foxscope.record(path, input_ids=[0])),
+        ("run", lambda: foxscope.run([path], "a text")),
+        ("output", lambda: foxscope.run(foxscope.demo("fox-pro-12m"), "a text", path)),
+        ("save", lambda: figure.save(path)),
+        ("figure", lambda: run.figure("loss", others=[path])),
+    ):
+        if name == "output" and path is None:
+            continue  # a file that goes away with the run
+        with pytest.raises(FoxscopeError) as error:
+            work()
+        assert str(error.value).startswith(f"{name}: {words}"), name
+
+
+def test_folders_texts_and_names_that_are_none(run: Run, tmp_path: Path) -> None:
+    figure = run.figure("loss", format="csv")
+    model = foxscope.demo("fox-pro-12m")
+    for words, work in (
+        ("is not a file", lambda: foxscope.open(tmp_path)),
+        ("is a folder: name a file to write", lambda: foxscope.record(tmp_path, input_ids=[0]).__enter__()),
+        ("is a folder", lambda: foxscope.run(model, "a text", tmp_path)),
+        ("cannot be read \\(Is a directory\\)", lambda: foxscope.run(model, tmp_path)),
+        ("text: expected a string, or a file as a pathlib.Path, got 3", lambda: foxscope.run(model, 3)),  # type: ignore[arg-type]
+        ("text: holds half a character", lambda: foxscope.run(model, "a\ud800")),
+        ("the figure is a .csv: give the file this ending, or ask for format='svg'", lambda: figure.save(tmp_path / "a.svg")),
+        ("cannot be written \\(No such file or directory\\)", lambda: figure.save(tmp_path / "none" / "a.csv")),
+        ("a recording is written on this machine", lambda: foxscope.record("ssh://gpu01/run.h5", input_ids=[0])),
+        ("the name is too long", lambda: foxscope.record(tmp_path / ("a" * 300), input_ids=[0]).__enter__()),
+    ):
+        with pytest.raises(FoxscopeError, match=words):
+            work()
+    assert list(tmp_path.iterdir()) == []

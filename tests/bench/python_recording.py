@@ -112,12 +112,13 @@ def cost(options, gated, dtype):
         return model(ids)
 
     def recorded():
-        with record(path, input_ids=ids, keep="gates,loss", overwrite=True, automatic=not gated, check=not gated) as rec:
+        with record(path, input_ids=ids, keep="gates,loss", automatic=not gated, check=not gated) as rec:
             rec.logits(model(ids, rec))
 
     taken = {plain: [], recorded: []}
     for _ in range(options.times + 1):
         for action, seconds in taken.items():
+            path.unlink(missing_ok=True)
             synchronize(options.device)
             begun = clock()
             action()

@@ -98,14 +98,23 @@ def pad_channels(value: Tensor, channels: int) -> Tensor:
     return np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])
 
 
-def extremes(parts: list[Tensor]) -> list[tuple[float, float]]:
-    """The least and the largest number of each tensor; NaN where one of its numbers is NaN. All come in one copy."""
-    device = next((part.device for part in parts if is_torch(part)), None)
-    if device is not None:
+def extremes(part: Tensor) -> Tensor:
+    """The least and the largest number of a tensor, [2] beside it; NaN where one of its numbers is NaN."""
+    if is_torch(part):
+        # torch copies what does not lie in memory in the order of its axes, and any order of them has the same extremes.
+        part = part.permute(sorted(range(part.ndim), key=lambda axis: -part.stride(axis)))
         torch = torch_module()
-        ends = [torch.stack(torch.aminmax(torch.as_tensor(part))).to(device, torch.float32) for part in parts]
-        return [(float(least), float(most)) for least, most in torch.stack(ends).tolist()]
-    return [(float(part.min()), float(part.max())) for part in parts]
+        return torch.stack(torch.aminmax(part))
+    return np.array([part.min(), part.max()], np.float64)
+
+
+def beside(part: Tensor, other: Tensor) -> Tensor:
+    """A numpy array as a torch tensor on the device of another, where that is one; else the array itself."""
+    if is_torch(part) or not is_torch(other):
+        return part
+    if part.dtype.name == "bfloat16":  # torch takes no such array
+        part = part.astype(np.float32)
+    return torch_module().tensor(part, device=other.device)
 
 
 def take_heads(value: Tensor, heads: list[int]) -> Tensor:

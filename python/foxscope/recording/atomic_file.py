@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import secrets
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import FoxscopeError
+
+#: Bytes that the name of a file may have.
+_LONGEST_NAME = 255
+
+
+def _flush(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # `commit` says it
+        os.fdatasync(descriptor)
 
 
 class AtomicFile(io.RawIOBase):
@@ -28,8 +38,12 @@ class AtomicFile(io.RawIOBase):
         self._overwrite = overwrite
         self._temporary: Path | None = None
         self._descriptor = -1
+        self._flusher: ThreadPoolExecutor | None = None
+        self._flush: Future[None] | None = None
         place = Path(os.path.realpath(self.target))
         self._place = place
+        if len(os.fsencode(place.name)) > _LONGEST_NAME:
+            raise FoxscopeError(f"{self.target}: the name is too long: use at most {_LONGEST_NAME} bytes")
         if place.is_dir():
             raise FoxscopeError(f"{self.target}: is a folder: name a file to write")
         if place.exists() and not overwrite:
@@ -123,8 +137,20 @@ class AtomicFile(io.RawIOBase):
         remedy = "make room, write elsewhere, or keep less (keep=, layers=, heads=)" if full else "write elsewhere"
         raise FoxscopeError(f"{self.target}: could not be written ({self.error.strerror}): {remedy}")
 
+    def begin_flush(self) -> None:
+        """Lets a thread bring to disk what was written so far, so that `commit` has little left to wait for."""
+        if self._flush is None or self._flush.done():
+            self._flusher = self._flusher or ThreadPoolExecutor(1, "foxscope.flush")
+            self._flush = self._flusher.submit(_flush, self._descriptor)
+
+    def _end_flush(self) -> None:
+        if self._flusher is not None:
+            self._flusher.shutdown(cancel_futures=True)
+            self._flusher = self._flush = None
+
     def commit(self) -> None:
         """Flushes to disk and puts the file in place."""
+        self._end_flush()
         self._attempt(lambda: os.fsync(self._descriptor))
         self.check()
         try:
@@ -162,6 +188,7 @@ class AtomicFile(io.RawIOBase):
 
     def discard(self) -> None:
         """Lets go of the file. What was not committed is gone."""
+        self._end_flush()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

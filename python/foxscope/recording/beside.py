@@ -1,17 +1,15 @@
-"""Checks and writes layers of a GPU beside the model, which goes on meanwhile."""
+"""Writes layers of a GPU beside the model, which goes on meanwhile."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
-from .arrays import is_torch, torch_module
-from .call import PARTS, Call
+from .arrays import torch_module
 
-#: Layers whose copies may wait on the device.
+#: Layers that may wait to be written.
 _MOST_WAITING = 2
 
 
@@ -23,33 +21,28 @@ class Beside:
         self._waiting: deque[Future[None]] = deque()
         self._streams: dict[Any, Any] = {}
 
-    def submit(self, work: Callable[[Call], None], call: Call) -> None:
-        """Does the work on a copy of the call's tensors. Raises what earlier work raised that is done or makes room."""
+    def submit(self, work: Callable[[], None], device: Any) -> None:
+        """Does work that reads tensors of a device which are made by now. Raises what earlier work raised that is done or
+        makes room.
+        """
         while self._waiting and (self._waiting[0].done() or len(self._waiting) >= _MOST_WAITING):
             self._waiting.popleft().result()
-        torch = torch_module()
-        parts: dict[str, Any] = {name: part.clone() for name in PARTS if is_torch(part := getattr(call, name))}
-        copied = torch.cuda.Event() if call.q.device.type == "cuda" else None
-        if copied is not None:
-            copied.record(torch.cuda.current_stream(call.q.device))
         self._thread = self._thread or ThreadPoolExecutor(1, "foxscope.record")
-        self._waiting.append(self._thread.submit(self._run, work, replace(call, **parts), copied))
+        self._waiting.append(self._thread.submit(self._run, work, device))
 
-    def _run(self, work: Callable[[Call], None], call: Call, copied: Any) -> None:
-        torch = torch_module()
-        if copied is None:
-            work(call)
+    def _run(self, work: Callable[[], None], device: Any) -> None:
+        if device.type != "cuda":
+            work()
             return
-        device = call.q.device
+        torch = torch_module()
         if device not in self._streams:
             self._streams[device] = torch.cuda.Stream(device)
         stream = self._streams[device]
         with torch.no_grad(), torch.cuda.stream(stream):
-            stream.wait_event(copied)
             try:
-                work(call)
+                work()
             finally:
-                stream.synchronize()  # no memory of the copies is used again before
+                stream.synchronize()  # no memory of what it read is used again before
 
     def join(self) -> None:
         """Waits for all work. Raises what the first that failed raised."""

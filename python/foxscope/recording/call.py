@@ -10,7 +10,20 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import MOST_FLOAT32, Tensor, as_tensor, device_of, extremes, is_torch, raise_not_finite, shape_of, to_float64
+from .arrays import (
+    MOST_FLOAT32,
+    Float64,
+    Tensor,
+    as_tensor,
+    beside,
+    device_of,
+    extremes,
+    is_torch,
+    raise_not_finite,
+    shape_of,
+    to_float64,
+)
+from .readings import Readings
 
 #: Of every mixer: the decays that it may have, and whether beta, and e and b, belong to it.
 MIXERS: Mapping[str, tuple[tuple[str, ...], bool, bool]] = {
@@ -146,8 +159,9 @@ def checked(call: Call, where: str) -> Call:
     parts: dict[str, Any] = {
         name: as_tensor(getattr(call, name), f"{where}: {name}") for name in PARTS if getattr(call, name) is not None
     }
-    call = replace(call, **parts)
     _check_devices(parts, where)
+    leader = next((part for part in parts.values() if is_torch(part) and part.ndim > 0), call.q)
+    call = replace(call, **{name: beside(part, leader) for name, part in parts.items()})
     _check_shapes(call, where)
     _check_scalars(call, where)
     return call
@@ -210,21 +224,32 @@ def _check_shapes(call: Call, where: str) -> None:
 _FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
 
 
-def check_numbers(call: Call, where: str) -> None:
+def measure_numbers(call: Call, readings: Readings) -> None:
+    """Reads, beside the tensors, the extremes that `check_numbers` looks at."""
+    if call.log_decay is not None:
+        readings.add("log_decay", extremes(call.log_decay))
+    for name in _FINITE:
+        part = getattr(call, name)
+        if part is not None:
+            readings.add(name, extremes(part))
+
+
+def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
     """Raises FoxscopeError for gates above 1, the first number that is not finite, and logits that float32 cannot hold.
 
+    found   the readings of `measure_numbers`
     The logit of any query and key is at most scale d max|q| max|k|. Where this is beyond float32, logits are made.
     """
-    if call.log_decay is not None:
+    if call.log_decay is not None and not found["log_decay"][1] <= MOST_LOG_FORGET:
         _check_gates(call, call.log_decay, where)
-    names = [name for name in _FINITE if getattr(call, name) is not None]
-    ends = dict(zip(names, extremes([getattr(call, name) for name in names])))
-    for name, (least, most) in ends.items():
-        if not (math.isfinite(least) and math.isfinite(most)):
+        raise _overwritten(where, "log_forget" if call.mixer == "attention" else "log_decay", "is NaN or above 0")
+    size = {name: float(np.abs(found[name]).max()) for name in _FINITE if name in found}
+    for name, largest in size.items():
+        if not math.isfinite(largest):
             part = getattr(call, name)
             for head in range(part.shape[0]):
                 raise_not_finite(part[head], head, f"{where}: {name}")
-    size = {name: max(-least, most) for name, (least, most) in ends.items()}
+            raise _overwritten(where, name, "is not finite")
     if call.mixer != "attention" or call.scale * call.d * size["q"] * size["k"] <= MOST_FLOAT32:
         return
     for head in range(call.heads):
@@ -241,6 +266,10 @@ def check_numbers(call: Call, where: str) -> None:
             )
 
 
+def _overwritten(where: str, name: str, what: str) -> FoxscopeError:
+    return FoxscopeError(f"{where}: {name} {what}; the model wrote over it meanwhile, so the place is not known")
+
+
 def _check_scalars(call: Call, where: str) -> None:
     if not (math.isfinite(call.scale) and call.scale > 0):
         raise FoxscopeError(f"{where}: scale: expected a number above 0, got {call.scale}")
@@ -252,9 +281,6 @@ def _check_scalars(call: Call, where: str) -> None:
 
 def _check_gates(call: Call, log_decay: Tensor, where: str) -> None:
     shown = "log_forget" if call.mixer == "attention" else "log_decay"
-    # The largest of numbers with a NaN among them is NaN, in torch and in numpy.
-    if float(log_decay.max()) <= MOST_LOG_FORGET:
-        return
     for head in range(log_decay.shape[0]):
         numbers = to_float64(log_decay[head])
         wrong = np.argwhere(~(numbers <= MOST_LOG_FORGET))

@@ -9,8 +9,11 @@ from types import FrameType
 from typing import Any
 
 from .masks import NotRecordable
-from .patches import Function, Patches, compiled_forms, is_stand_in, stand_in
+from .patches import Function, KnownPlaces, Patches, Place, compiled_forms, find_places, is_stand_in, stand_in
 from .signatures import FLEX, INTERFACE, SDPA, SIGNATURES, Signature, arguments_of
+
+#: Packages that have functions which are seen.
+_PACKAGES = frozenset(package for packages, _ in SIGNATURES for package in packages)
 
 #: seen(key of the module, number of its layer or None, words for the module, reader of the call).
 Seen = Callable[[object, "int | None", str, "CallReader"], None]
@@ -82,6 +85,7 @@ class _Watch:
         self._lock = threading.RLock()
         self._captures: list[Capture] = []
         self._patches = Patches()
+        self._known = KnownPlaces()
         self._inside = threading.local()
 
     def start(self, capture: Capture) -> None:
@@ -107,34 +111,45 @@ class _Watch:
                 self._patches.restore()
 
     def _replace(self, torch: Any) -> None:
-        functions: dict[int, tuple[Function, Function]] = {}
-        self._add(functions, torch.nn.functional.scaled_dot_product_attention, SDPA, "torch")
+        functions: dict[int, tuple[Function, Signature, str]] = {}
+
+        def add(function: Function, signature: Signature, package: str) -> None:
+            if not is_stand_in(function):
+                functions.setdefault(id(function), (function, signature, package))
+
+        add(torch.nn.functional.scaled_dot_product_attention, SDPA, "torch")
         flex = sys.modules.get("torch.nn.attention.flex_attention")
         if flex is not None:
-            self._add(functions, flex.flex_attention, FLEX, "torch")
-            for compiled in compiled_forms(flex.flex_attention):
-                self._add(functions, compiled, FLEX, "torch")
+            add(flex.flex_attention, FLEX, "torch")
         for module_name, module in list(sys.modules.items()):
             package = module_name.split(".")[0]
+            if package not in _PACKAGES:
+                continue
             for packages, signature in SIGNATURES:
                 if package in packages:
                     function = vars(module).get(signature.name)
                     if callable(function) and not isinstance(function, type):
-                        self._add(functions, function, signature, package)
-        if functions:
-            self._patches.replace(functions)
+                        add(function, signature, package)
 
-    def _add(
-        self, functions: dict[int, tuple[Function, Function]], original: Function, signature: Signature, package: str
-    ) -> None:
-        if id(original) in functions or is_stand_in(original):
-            return
+        def search() -> list[Place]:
+            for function, signature, package in list(functions.values()):
+                if signature is FLEX:
+                    for compiled in compiled_forms(function):
+                        add(compiled, FLEX, package)
+            return find_places(functions)
+
+        if functions:
+            places = self._known.find([function for function, *_ in functions.values()], search)
+            self._patches.replace({key: self._pair(*found) for key, found in functions.items()}, places)
+
+    def _pair(self, original: Function, signature: Signature, package: str) -> tuple[Function, Function]:
+        """A function and what stands in for it."""
         words = f"{package}'{'' if package.endswith('s') else 's'} {signature.name}"
 
         def seen(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return self._call(function, args, kwargs, signature, words, None)
 
-        functions[id(original)] = (original, stand_in(original, seen))
+        return original, stand_in(original, seen)
 
     def _stop_compiling(self, torch: Any) -> None:
         """A compiled graph would hide the calls that are in it: compiled modules run as they were written."""

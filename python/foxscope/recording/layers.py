@@ -33,7 +33,7 @@ class Layer:
     given     extents of its calls
     sizes     extents in the file, where values are as wide as keys
     last_sum  c of the last position, [H, 1] nats, or P, [H_k, d]
-    last_key  keys of the last position, [H_k, d], which a cache has to hold
+    last_key  keys of the last position, [H_k, d], which a cache has to hold, beside the model's
     """
 
     call: Call
@@ -45,7 +45,7 @@ class Layer:
     positions: int = 0
     forgets: bool = False
     last_sum: Float64 | None = None
-    last_key: Float64 | None = None
+    last_key: Tensor | None = None
 
     @property
     def decay(self) -> str:
@@ -63,16 +63,27 @@ class Layer:
         return f"{self.call.source} in {self.module}" if self.module else self.call.source
 
 
+def meta(part: Tensor) -> Tensor:
+    """An array of the same shape that takes no memory."""
+    if is_torch(part):
+        return torch_module().empty(part.shape, device="meta", dtype=part.dtype)
+    return np.broadcast_to(np.zeros(1, part.dtype), part.shape)
+
+
 def without_numbers(call: Call) -> Call:
     """The call with arrays of the same shapes that take no memory."""
-    parts: dict[str, Any] = {}
-    for name in PARTS:
-        part = getattr(call, name)
-        if is_torch(part):
-            parts[name] = torch_module().empty(part.shape, device="meta", dtype=part.dtype)
-        elif part is not None:
-            parts[name] = np.broadcast_to(np.zeros(1, part.dtype), part.shape)
+    parts: dict[str, Any] = {name: meta(part) for name in PARTS if (part := getattr(call, name)) is not None}
     return replace(call, **parts)
+
+
+def written_parts(call: Call, keep: frozenset[str]) -> set[str]:
+    """The names of a call's parts that `write_layer` reads."""
+    names = {"sinks"}
+    if "gates" in keep or (call.log_decay is not None and call.log_decay.ndim == 2):  # the last c says whether a layer forgets
+        names |= {"log_decay", "decay_rate"}
+    if "qk" in keep:
+        names |= {"q", "k", "beta", "erase_read", "erase_write"}
+    return names | ({"v"} if "values" in keep else set())
 
 
 def select_heads(call: Call, wanted: list[int] | None, where: str) -> Call:
@@ -101,7 +112,7 @@ def _falling(log_decay: Tensor, axis: int) -> Float64:
     return sums
 
 
-def sums_of(call: Call) -> Float64 | None:
+def _sums_of(call: Call) -> Float64 | None:
     """Sums c of the rows of a call, [H, n] nats, from 0 on; None where decays are of channels."""
     if call.decay == "channel":
         return None
@@ -125,7 +136,7 @@ class _ChannelSums:
         return sums
 
 
-def write_layer(writer: RunWriter, number: int, layer: Layer, call: Call, sums: Float64 | None, numbers: Numbers) -> None:
+def write_layer(writer: RunWriter, number: int, layer: Layer, call: Call, numbers: Numbers) -> None:
     """Writes the rows of a call behind those that the layer has; one head of one array is in memory beside the call."""
     dtype = numbers.dtype or "float32"
     group = f"layers/{number:02}"
@@ -136,7 +147,7 @@ def write_layer(writer: RunWriter, number: int, layer: Layer, call: Call, sums: 
         writer.append(f"{group}/{name}", kind, shape, pieces(part, kind, f"layer {number}: {shown}"))
 
     first = layer.positions == 0
-    _write_decays(put, layer, call, sums, "gates" in numbers.keep)
+    _write_decays(put, layer, call, "gates" in numbers.keep)
     width = call.d
     if layer.softmax:
         if call.v is not None and "values" in numbers.keep:
@@ -154,9 +165,11 @@ def write_layer(writer: RunWriter, number: int, layer: Layer, call: Call, sums: 
                 put(name, part, name)
     if "values" in numbers.keep and call.v is not None:
         put("value", pad_channels(call.v, width) if layer.softmax else call.v, "v")
+    layer.positions += call.rows
 
 
-def _write_decays(put: Any, layer: Layer, call: Call, sums: Float64 | None, kept: bool) -> None:
+def _write_decays(put: Any, layer: Layer, call: Call, kept: bool) -> None:
+    sums = _sums_of(call)
     if sums is None:
         of_channels = _ChannelSums(call.log_decay, layer.last_sum)
         layer.forgets = True

@@ -3,7 +3,8 @@
 softmax attention   O = softmax(cap(s Q K^T) + D) V with D_ij = c_i - c_j (Lin et al. 2025, eq. 6)
 linear mixers       S_t = (Diag(a_t) + b_t e_t^T) S_(t-1) + k_t u_t^T,  y_t = S_t^T q_t (docs/maps.md)
 
-Everything is float64 and made of the first rows (`ROWS`), of softmax attention of the last four too.
+Everything is float64 and made of the first rows (`ROWS`), of softmax attention of the last four too. It is computed where
+the tensors lie, and a few numbers of each head come to the host.
 
 What rounding explains is a relative error of each head, 16 u (4 + s) + 16 u (|c| + r), where u = 2^-24 is that of float32
 and s the largest logit of the rows. Sums c in float32 are off by u |c|, and so are the logits that hold them. r counts the
@@ -12,16 +13,29 @@ rows that a chunk of the delta rule solves for, and is 0 for other mixers. Coars
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import FoxscopeError
-from .arrays import ROUNDING, Float64, Tensor, dtype_of, is_torch, to_bfloat16_bits, to_float32, to_float64, torch_module
-from .call import CLOSED, Call
+from .arrays import (
+    ROUNDING,
+    Float64,
+    Tensor,
+    device_of,
+    dtype_of,
+    is_torch,
+    to_bfloat16_bits,
+    to_float32,
+    to_float64,
+    torch_module,
+)
+from .call import CLOSED, MIXERS, PARTS, Call
+from .readings import Readings
 
 #: Rows from the first position on that are compared.
 ROWS = 64
@@ -34,139 +48,173 @@ ERASING = ("delta_rule", "delta_product", "diagonal_plus_low_rank")
 def _group(part: Tensor, heads: int) -> Any:
     """Each of [h, ...] for its H / h heads."""
     times = heads // part.shape[0]
+    if times == 1:
+        return part
     return part.repeat_interleave(times, 0) if is_torch(part) else np.repeat(part, times, axis=0)
 
 
-def _wide(part: Tensor, beside: Tensor) -> Tensor:
-    """The same numbers in float64, beside a tensor where its device has float64, else in host memory."""
-    if not is_torch(beside) or beside.device.type not in ("cpu", "cuda"):
-        return to_float64(part)
-    torch = torch_module()
-    return torch.as_tensor(part).to(beside.device, torch.float64)
+def _library(part: Tensor) -> Any:
+    """The module whose functions take an array: torch or numpy."""
+    return torch_module() if is_torch(part) else np
 
 
-def softmax_rows(logits: Tensor, c: Tensor, begin: int, window: int, softcap: float, sinks: Tensor | None) -> Tensor:
-    """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats.
+def _wide(part: Tensor) -> Tensor:
+    """The same numbers in float64, where they lie if the device has float64, else in host memory."""
+    if is_torch(part) and part.device.type in ("cpu", "cuda"):
+        return part.double()
+    return to_float64(part)
+
+
+def softmax_rows(logits: Tensor, c: Tensor | None, begin: int, window: int, softcap: float, sinks: Tensor | None) -> Tensor:
+    """Rows of A, [H, r, m]: logits [H, r, m] are s q.k of the queries begin, begin + 1, ...; c [H, m] nats; None: no gates.
 
     All are float64, of numpy or of torch on one device.
     """
-    of: Any = torch_module() if is_torch(logits) else np
+    of = _library(logits)
     if softcap > 0:
         logits = softcap * of.tanh(logits / softcap)
     rows, keys = logits.shape[1:]
-    key = of.arange(keys, device=logits.device)[None, :]
-    query = begin + of.arange(rows, device=logits.device)[:, None]
-    seen = (key <= query) & ((key > query - window) if window > 0 else True)
-    logits = of.where(seen, logits + c[:, begin : begin + rows, None] - c[:, None, :], -math.inf)
-    largest = of.amax(logits, axis=2, keepdims=True)
+    if c is not None:
+        logits = logits + (c[:, begin : begin + rows, None] - c[:, None, :])
+    logits = of.where(_seen(rows, keys, begin, window, is_torch(logits), logits.device), logits, -math.inf)
     if sinks is not None:
-        largest = of.maximum(largest, sinks[:, None, None])
-    weights = of.exp(logits - largest)
-    total = weights.sum(axis=2, keepdims=True)
-    if sinks is not None:
-        total = total + of.exp(sinks[:, None, None] - largest)
-    return weights / total
+        logits = of.concatenate([logits, of.broadcast_to(sinks[:, None, None], (len(logits), rows, 1))], axis=2)
+    if of is np:
+        entries = np.exp(logits - logits.max(axis=2, keepdims=True))
+        entries /= entries.sum(axis=2, keepdims=True)
+    else:
+        entries = of.softmax(logits, 2)
+    return entries[:, :, :keys]
 
 
-def _sums(call: Call, rows: int) -> Float64:
-    """Sums c of the first rows, [H, rows] nats."""
-    if call.log_decay is None:
-        return np.zeros((call.heads, rows))
-    sums: Float64 = np.cumsum(np.clip(to_float64(call.log_decay[:, :rows]), CLOSED, 0.0), axis=1)
-    return sums
+@functools.lru_cache(maxsize=8)
+def _seen(rows: int, keys: int, begin: int, window: int, torch: bool, device: Any) -> Tensor:
+    """Which keys the queries begin, begin + 1, ... see, [rows, keys]."""
+    of: Any = torch_module() if torch else np
+    key = of.arange(keys, device=device)[None, :]
+    query = begin + of.arange(rows, device=device)[:, None]
+    return (key <= query) & (key > query - (window if window > 0 else keys))
 
 
-def first_rows(call: Call, sums: Float64 | None = None) -> Float64:
-    """What the recorded operator gives for the first rows of a text, [H, r, d_v].
+def _sums(log_decay: Tensor) -> Tensor:
+    """Sums c along positions of log decays [H, rows] or [H, rows, d], nats, of those of float64."""
+    of = _library(log_decay)
+    return of.cumsum(of.clip(log_decay, CLOSED, 0.0), axis=1)
 
-    sums   c of softmax attention, [H, r] nats; None: the sums of its gates
-    """
+
+def _short(call: Call) -> Call:
+    """The first rows alone, in float64, and one gate more."""
     rows = min(call.rows, ROWS)
-    assert call.v is not None
-    if call.mixer == "attention":
-        logits = _first_logits(call, rows)
-        sinks = None if call.sinks is None else _wide(call.sinks, logits)
-        c = _wide(_sums(call, rows) if sums is None else sums, logits)
-        v = _group(_wide(call.v[:, :rows], logits), call.heads)
-        return to_float64(softmax_rows(logits, c, 0, call.window, call.softcap, sinks) @ v)
-    q, k, v = (to_float64(part[:, :rows]) for part in (call.q, call.k, call.v))
-    return _linear_rows(call, q * call.scale, k, v, rows)
+    # Linear mixers go row by row, in which numpy is faster than torch on a CPU.
+    by_rows = call.mixer != "attention" and not device_of(call.q).startswith("cuda")
+    wide = to_float64 if by_rows else _wide
+    cut: dict[str, Any] = {}
+    for name in ("q", "k", "v", "log_decay", "beta", "erase_read", "erase_write", "output"):
+        part = getattr(call, name)
+        if part is not None:
+            cut[name] = wide(part[:, : rows + (name == "log_decay")])
+    for name in ("decay_rate", "sinks"):
+        if getattr(call, name) is not None:
+            cut[name] = wide(getattr(call, name))
+    return replace(call, **cut)
 
 
-def _first_logits(call: Call, rows: int) -> Tensor:
+def _by_key_head(call: Call, part: Tensor) -> Tensor:
+    """[H, r, n] as [H_k, H / H_k r, n], what belongs to a key head side by side."""
+    key_heads = int(call.k.shape[0])
+    return part.reshape(key_heads, -1, part.shape[2])
+
+
+def first_rows(short: Call, c: Tensor | None = None) -> Tensor:
+    """What the recorded operator gives for the first rows of a text, [H, r, d_v], of a call of `_short`.
+
+    c   of softmax attention, [H, r] nats; None: the sums of its gates
+    """
+    rows, v = short.rows, short.v
+    assert v is not None
+    if short.mixer != "attention":
+        return _linear_rows(short, rows)
+    if c is None and short.log_decay is not None:
+        c = _sums(short.log_decay[:, :rows])
+    entries = softmax_rows(_first_logits(short), c, 0, short.window, short.softcap, short.sinks)
+    return (_by_key_head(short, entries) @ v).reshape(short.heads, rows, -1)
+
+
+def _first_logits(short: Call) -> Tensor:
     """Logits s q.k of the first rows of softmax attention, [H, r, r] float64."""
-    q, k = (_wide(part[:, :rows], call.q) for part in (call.q, call.k))
-    return call.scale * q @ _group(k, call.heads).swapaxes(1, 2)
+    return (_by_key_head(short, short.scale * short.q) @ short.k.swapaxes(1, 2)).reshape(short.heads, short.rows, -1)
 
 
-def _linear_rows(call: Call, q: Float64, k: Float64, v: Float64, rows: int) -> Float64:
-    heads = call.heads
-    q, k, v = (_group(part, heads) for part in (q, k, v))
-    decay = np.ones((heads, rows, 1))
-    if call.log_decay is not None:
-        log_decay = np.maximum(to_float64(call.log_decay[:, :rows]), CLOSED)
-        if call.decay == "channel":
-            decay = np.exp(_group(log_decay, heads))
-        elif call.decay_rate is not None:
-            decay = np.exp(log_decay[:, :, None] * to_float64(call.decay_rate)[:, None, :])
+def _linear_rows(short: Call, rows: int) -> Tensor:
+    heads = short.heads
+    assert short.v is not None
+    of = _library(short.q)
+    new = {"dtype": of.float64, "device": short.q.device}
+    q, k, v = (_group(part, heads) for part in (short.scale * short.q, short.k, short.v))
+    decay = of.ones((heads, rows, 1), **new)
+    if short.log_decay is not None:
+        log_decay = of.clip(short.log_decay[:, :rows], CLOSED, None)
+        if short.decay == "channel":
+            decay = of.exp(_group(log_decay, heads))
+        elif short.decay_rate is not None:
+            decay = of.exp(log_decay[:, :, None] * short.decay_rate[:, None, :])
         else:
-            decay = np.exp(log_decay[:, :, None])
-    beta = np.ones((heads, rows)) if call.beta is None else to_float64(call.beta[:, :rows])
-    if call.mixer == "delta_product":
-        return _delta_product(call, q, k, v, decay, beta)
-    state = np.zeros((heads, k.shape[2], v.shape[2]))
-    out = np.empty((heads, rows, v.shape[2]))
-    erase_read, erase_write = call.erase_read, call.erase_write
+            decay = of.exp(log_decay[:, :, None])
+    beta = of.ones((heads, rows), **new) if short.beta is None else short.beta
+    if short.mixer == "delta_product":
+        return _delta_product(short, q, k, v, decay, beta)
+    state = of.zeros((heads, k.shape[2], v.shape[2]), **new)
+    out = of.empty((heads, rows, v.shape[2]), **new)
+    erase_read, erase_write = short.erase_read, short.erase_write
     if erase_read is not None and erase_write is not None:
-        e = _group(to_float64(erase_read[:, :rows]), heads)
-        b = _group(to_float64(erase_write[:, :rows]), heads)
+        e, b = _group(erase_read, heads), _group(erase_write, heads)
     for t in range(rows):
         before = state
         state = decay[:, t, :, None] * state
         write = v[:, t]
-        if call.mixer == "delta_rule":
-            write = write - np.einsum("hkv,hk->hv", state, k[:, t])
+        if short.mixer == "delta_rule":
+            write = write - of.einsum("hkv,hk->hv", state, k[:, t])
         if erase_read is not None:
-            state = state + b[:, t, :, None] * np.einsum("hkv,hk->hv", before, e[:, t])[:, None, :]
+            state = state + b[:, t, :, None] * of.einsum("hkv,hk->hv", before, e[:, t])[:, None, :]
         state = state + k[:, t, :, None] * (beta[:, t, None] * write)[:, None, :]
-        out[:, t] = np.einsum("hkv,hk->hv", state, q[:, t])
+        out[:, t] = of.einsum("hkv,hk->hv", state, q[:, t])
     return out
 
 
-def _delta_product(call: Call, q: Float64, k: Float64, v: Float64, decay: Float64, beta: Float64) -> Float64:
+def _delta_product(short: Call, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> Tensor:
     """Heads h n to h n + n - 1 are the steps of query head h."""
-    query_heads = int(call.q.shape[0])
-    steps, rows = call.heads // query_heads, q.shape[1]
-    state = np.zeros((query_heads, k.shape[2], v.shape[2]))
-    out = np.empty((query_heads, rows, v.shape[2]))
+    of = _library(q)
+    new = {"dtype": of.float64, "device": q.device}
+    query_heads = int(short.q.shape[0])
+    steps, rows = short.heads // query_heads, short.rows
+    q = short.scale * short.q
+    state = of.zeros((query_heads, k.shape[2], v.shape[2]), **new)
+    out = of.empty((query_heads, rows, v.shape[2]), **new)
     for t in range(rows):
         state = decay[::steps, t, :, None] * state
         for step in range(steps):
             key = k[step::steps, t]
-            write = beta[step::steps, t, None] * (v[step::steps, t] - np.einsum("hkv,hk->hv", state, key))
+            write = beta[step::steps, t, None] * (v[step::steps, t] - of.einsum("hkv,hk->hv", state, key))
             state = state + key[:, :, None] * write[:, None, :]
-        out[:, t] = np.einsum("hkv,hk->hv", state, q[::steps, t])
+        out[:, t] = of.einsum("hkv,hk->hv", state, q[:, t])
     return out
 
 
 def _last_logits(call: Call) -> Tensor:
     """Logits s q.k of the last rows of softmax attention, [H, r, m], made in float32 where the tensors lie."""
-    key_heads, rows = int(call.k.shape[0]), LAST_ROWS
-    of_key_head = (key_heads, call.heads // key_heads * rows, -1)
-    q, k = (to_float32(part) for part in (call.q[:, -rows:], call.k))
-    return call.scale * _wide((q.reshape(of_key_head) @ k.swapaxes(1, 2)).reshape(call.heads, rows, -1), q)
+    q, k = to_float32(call.q[:, -LAST_ROWS:]), to_float32(call.k)
+    return call.scale * _wide((_by_key_head(call, q) @ k.swapaxes(1, 2)).reshape(call.heads, LAST_ROWS, -1))
 
 
-def _last_rows(call: Call, logits: Tensor, sums: Tensor) -> Float64:
+def _last_rows(call: Call, logits: Tensor, c: Tensor | None) -> Tensor:
     """What the recorded operator gives for the last rows of softmax attention, [H, r, d_v], of their logits and of c."""
-    key_heads, rows, v = int(call.k.shape[0]), LAST_ROWS, to_float32(call.v)
-    of_key_head = (key_heads, call.heads // key_heads * rows, -1)
-    sinks = None if call.sinks is None else _wide(call.sinks, logits)
-    entries = softmax_rows(logits, _wide(sums, logits), call.rows - rows, call.window, call.softcap, sinks)
-    weights = to_float32(entries.reshape(of_key_head))
+    v = to_float32(call.v)
+    sinks = None if call.sinks is None else _wide(call.sinks)
+    entries = softmax_rows(logits, c, call.rows - LAST_ROWS, call.window, call.softcap, sinks)
+    weights = to_float32(_by_key_head(call, entries))
     if is_torch(v):
         weights = torch_module().as_tensor(weights).to(v.device)
-    return to_float64(weights @ v).reshape(call.heads, rows, -1)
+    return _wide(weights @ v).reshape(call.heads, LAST_ROWS, -1)
 
 
 def _rounding(call: Call) -> float:
@@ -177,11 +225,14 @@ def _rounding(call: Call) -> float:
     return max(largest, 2.0**-11) if on_gpu else max(largest, 2.0**-24)
 
 
-def _errors(given: Float64, made: Float64) -> Float64:
-    """The relative error of each head, root mean squares over its rows."""
-    norm = np.sqrt((given**2).mean(axis=(1, 2))) + 1e-30
-    errors = np.sqrt(((given - made) ** 2).mean(axis=(1, 2))) / norm
-    return np.where(np.isfinite(errors), errors, np.inf)
+def _size(part: Tensor) -> Tensor:
+    """The root mean square of each head, [H]."""
+    return _library(part).sqrt((part**2).mean(axis=(1, 2)))
+
+
+def _errors(given: Tensor, made: Tensor) -> Tensor:
+    """The relative error of each head, root mean squares over its rows; NaN where it is not known."""
+    return _size(given - made) / (_size(given) + 1e-30)
 
 
 def _fits(given: Float64, made: Float64, allowed: Float64) -> bool:
@@ -215,22 +266,14 @@ def _allowed(call: Call, spread: Float64, sums: Float64) -> Float64:
     return by_head
 
 
-def _of_first_rows(call: Call, rows: int) -> tuple[Float64, Float64]:
-    """The largest logit of each head, and the size of its c, [H] each."""
-    heads = call.heads
-    sums = np.zeros(heads)
-    if call.log_decay is not None:
-        of_rows = _sums(call, rows)
-        sums = (
-            _group(np.abs(of_rows.reshape(len(of_rows), -1)).max(axis=1), heads) if call.decay == "channel" else -of_rows[:, -1]
-        )
-        if call.decay_rate is not None:
-            sums = sums * np.abs(to_float64(call.decay_rate)).max(axis=1)
-    if call.mixer != "attention":
-        return np.zeros(heads), sums
-    logits = abs(_first_logits(call, rows))
-    of: Any = torch_module() if is_torch(logits) else np
-    return to_float64(of.amax(of.tril(logits), axis=(1, 2))), sums
+def _size_of_sums(short: Call) -> Tensor:
+    """The size of c of each head in the first rows, [H] nats."""
+    assert short.log_decay is not None
+    of = _library(short.log_decay)
+    sizes = abs(_sums(short.log_decay[:, : short.rows]))[:, -1]
+    if short.decay == "channel":
+        return _group(of.amax(sizes, axis=1), short.heads)
+    return sizes if short.decay_rate is None else sizes * of.amax(abs(short.decay_rate), axis=1)
 
 
 def _largest(errors: Float64, allowed: Float64) -> tuple[int, float, float]:
@@ -239,43 +282,73 @@ def _largest(errors: Float64, allowed: Float64) -> tuple[int, float, float]:
     return head, float(errors[head]), float(allowed[head])
 
 
-def compare(call: Call, where: str, sums: Float64 | None) -> Comparison | None:
-    """Compares a call that begins a text with its output; None where there is nothing to compare.
+def has_last_rows(call: Call) -> bool:
+    """Whether the last rows of a call are compared too."""
+    return call.mixer == "attention" and call.rows > ROWS + LAST_ROWS
 
-    sums   c of all rows, [H, n] nats
-    Raises FoxscopeError naming layer, head, error and the likely cause.
+
+def measure(call: Call, readings: Readings) -> Call | None:
+    """Reads, where the tensors lie, how far a call that begins a text is from its output, for `judge`.
+
+    Returns its first rows in float64; None where there is nothing to compare.
     """
     if call.output is None or call.v is None:
         return None
-    rows = min(call.rows, ROWS)
-    spread, size = _of_first_rows(call, rows)
-    allowed = _allowed(call, spread, size)
-    given = to_float64(call.output[:, :rows])
-    errors = _errors(given, first_rows(call))
-    if (errors > allowed).any():
-        _raise(call, where, f"the first {rows} rows", _largest(errors, allowed), likely_cause(call, given, allowed))
-    error, of_sums = float(errors.max()), bool((errors > _allowed(call, spread, size * 0)).any())
-    if call.mixer == "attention" and sums is not None and call.rows > ROWS + LAST_ROWS:
-        last, logits = to_float64(call.output[:, -LAST_ROWS:]), _last_logits(call)
-        largest = (torch_module() if is_torch(logits) else np).amax(abs(logits), axis=(1, 2))
-        spread, size = to_float64(largest), np.abs(sums).max(axis=1)
-        allowed = _allowed(call, spread, size)
-        errors = _errors(last, _last_rows(call, logits, sums))
+    short = _short(call)
+    readings.add("first errors", _errors(short.output, first_rows(short)))
+    if call.log_decay is not None:
+        readings.add("first sums", _size_of_sums(short))
+    if call.mixer == "attention":
+        of = _library(short.q)
+        readings.add("first spread", of.amax(of.tril(abs(_first_logits(short))), axis=(1, 2)))
+    if has_last_rows(call):
+        _measure_last_rows(call, readings)
+    return short
+
+
+def _measure_last_rows(call: Call, readings: Readings) -> None:
+    logits = _last_logits(call)
+    c = None if call.log_decay is None else _sums(_wide(call.log_decay))
+    readings.add("last errors", _errors(_wide(call.output[:, -LAST_ROWS:]), _last_rows(call, logits, c)))  # type: ignore[index]
+    readings.add("last spread", _library(logits).amax(abs(logits), axis=(1, 2)))
+    if c is not None:
+        readings.add("last sums", -c[:, -1])
+
+
+def judge(call: Call, short: Call, found: Mapping[str, Float64], where: str) -> Comparison:
+    """Compares a call with its output by the readings of `measure`, which made its first rows `short`.
+
+    Raises FoxscopeError naming layer, head, error and the likely cause.
+    """
+    error, of_sums, rows = 0.0, False, 0
+    for part, count in (("first", short.rows), ("last", LAST_ROWS if has_last_rows(call) else 0)):
+        if count == 0:
+            continue
+        none = np.zeros(call.heads)
+        spread, sums = found.get(f"{part} spread", none), found.get(f"{part} sums", none)
+        errors = found[f"{part} errors"]
+        errors = np.where(np.isfinite(errors), errors, np.inf)
+        allowed = _allowed(call, spread, sums)
         if (errors > allowed).any():
-            cause = _cause_of_last_rows(call, last, logits, sums, allowed)
-            _raise(call, where, f"the last {LAST_ROWS} rows", _largest(errors, allowed), cause)
-        of_sums = of_sums or bool((errors > _allowed(call, spread, size * 0)).any())
-        error, rows = max(error, float(errors.max())), rows + LAST_ROWS
+            cause = likely_cause(short, allowed) if part == "first" else _cause_of_last_rows(call, allowed)
+            _raise(call, where, f"the {part} {count} rows", _largest(errors, allowed), cause)
+        of_sums = of_sums or bool((errors > _allowed(call, spread, none)).any())
+        error, rows = max(error, float(errors.max())), rows + count
     return Comparison(rows, error, of_sums)
 
 
-def _cause_of_last_rows(call: Call, last: Float64, logits: Tensor, sums: Float64, allowed: Float64) -> str:
-    def fits(call: Call, sums: Float64) -> bool:
-        return _fits(last, _last_rows(call, logits, sums), allowed)
+def _cause_of_last_rows(call: Call, allowed: Float64) -> str:
+    last, logits = to_float64(call.output[:, -LAST_ROWS:]), to_float64(_last_logits(call))  # type: ignore[index]
+    c = None if call.log_decay is None else to_float64(_sums(_wide(call.log_decay)))
 
-    if call.window > 0 and fits(replace(call, window=0), sums):
+    def fits(call: Call, c: Float64 | None) -> bool:
+        return _fits(last, to_float64(_last_rows(call, logits, c)), allowed)
+
+    if fits(call, c):
+        return "not known, as the model wrote over its tensors meanwhile"
+    if call.window > 0 and fits(replace(call, window=0), c):
         return "the model applies no window: pass window=None"
-    for name, coarse in _coarse(sums):
+    for name, coarse in _coarse(c):
         if fits(call, coarse):
             return _HELD.format(name)
     return "the window" if call.window > 0 else "a window that was not recorded (pass window=)"
@@ -285,9 +358,9 @@ def _cause_of_last_rows(call: Call, last: Float64, logits: Tensor, sums: Float64
 _HELD = "c, which the model holds in {}: sum log f in float32"
 
 
-def _coarse(sums: Float64) -> Iterator[tuple[str, Float64]]:
+def _coarse(sums: Float64 | None) -> Iterator[tuple[str, Float64]]:
     """Sums c as formats of 16 bits hold them, the coarser one first."""
-    if not sums.any():
+    if sums is None or not sums.any():
         return
     bits = to_bfloat16_bits(np.ascontiguousarray(sums, dtype=np.float32)).astype(np.uint32) << np.uint32(16)
     yield "bfloat16", bits.view(np.float32).astype(np.float64)
@@ -307,17 +380,6 @@ def _normalised(part: Tensor) -> Float64:
     numbers = to_float64(part)
     unit: Float64 = numbers / np.sqrt((numbers**2).sum(axis=2, keepdims=True) + 1e-6)
     return unit
-
-
-def _short(call: Call) -> Call:
-    """The first rows alone, in float64, and one gate more."""
-    rows = min(call.rows, ROWS)
-    cut: dict[str, Any] = {
-        name: to_float64(getattr(call, name)[:, : rows + (name == "log_decay")])
-        for name in ("q", "k", "v", "log_decay", "beta", "erase_read", "erase_write")
-        if getattr(call, name) is not None
-    }
-    return replace(call, **cut)
 
 
 def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
@@ -341,7 +403,7 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
         )
         yield (
             "the gates, which the model does not apply",
-            lambda: replace(call, log_decay=None if "none" in _decays(call) else decay * 0),
+            lambda: replace(call, log_decay=None if "none" in MIXERS[call.mixer][0] else decay * 0),
         )
         later = np.concatenate([decay[:, 1:], decay[:, :1] * 0], axis=1)
         earlier = np.concatenate([decay[:, :1] * 0, decay[:, :-1]], axis=1)
@@ -369,17 +431,11 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
         yield "sinks, which the model does not apply", lambda: replace(call, sinks=None)
 
 
-def _decays(call: Call) -> tuple[str, ...]:
-    from .call import MIXERS
-
-    return MIXERS[call.mixer][0]
-
-
-def _fitted_scale(call: Call, given: Float64, allowed: Float64) -> float | None:
+def _fitted_scale(short: Call, allowed: Float64) -> float | None:
     """The scale by which the operator fits, if there is one."""
 
     def error_of(scale: float) -> float:
-        return float((_errors(given, first_rows(replace(call, scale=scale))) / allowed).max())
+        return float((_errors(short.output, first_rows(replace(short, scale=scale))) / allowed).max())
 
     logs = np.linspace(-7, 5, 49)
     best = min(logs, key=lambda log: error_of(math.exp(log)))
@@ -391,23 +447,25 @@ def _fitted_scale(call: Call, given: Float64, allowed: Float64) -> float | None:
     return scale if error_of(scale) <= 1 else None
 
 
-def likely_cause(call: Call, given: Float64, allowed: Float64) -> str:
+def likely_cause(short: Call, allowed: Float64) -> str:
     """Words for the reason why the first rows differ: the first other operator that gives what the model gave."""
-    if call.dropout > 0:
-        return f"dropout of {call.dropout:g} in the attention: call model.eval() before"
-    call = _short(call)
-    for cause, make in _variants(call):
+    if short.dropout > 0:
+        return f"dropout of {short.dropout:g} in the attention: call model.eval() before"
+    parts: dict[str, Any] = {name: to_float64(part) for name in PARTS if (part := getattr(short, name)) is not None}
+    short = replace(short, **parts)
+    given: Float64 = parts["output"]
+    for cause, make in _variants(short):
         with np.errstate(all="ignore"):
             if _fits(given, first_rows(make()), allowed):
                 return cause
-    if call.mixer == "attention":
-        for name, coarse in _coarse(_sums(call, min(call.rows, ROWS))):
-            if _fits(given, first_rows(call, coarse), allowed):
+    if short.mixer == "attention" and short.log_decay is not None:
+        for name, coarse in _coarse(_sums(short.log_decay[:, : short.rows])):
+            if _fits(given, first_rows(short, coarse), allowed):
                 return _HELD.format(name)
-    scale = _fitted_scale(call, given, allowed)
+    scale = _fitted_scale(short, allowed)
     if scale is not None:
         return f"the scale: pass scale={scale:.6g}"
     unlike = "rotary embedding, a norm or a shift behind where q and k were recorded"
-    if call.mixer == "attention":
+    if short.mixer == "attention":
         return f"{unlike}, or a mask that is not causal"
-    return f"{unlike}, another mixer than {call.mixer}, or a state from before the text"
+    return f"{unlike}, another mixer than {short.mixer}, or a state from before the text"

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -15,28 +16,29 @@ from typing import Any
 import numpy as np
 
 from ..errors import FoxscopeError
+from ..paths import as_path
 from ..program import VERSION
+from ..remote_path import is_remote
 from .arrays import (
     Float64,
     Tensor,
     as_tensor,
     device_of,
     dtype_of,
-    is_torch,
     pieces,
     shape_of,
-    to_float32,
     to_float64,
-    torch_module,
 )
 from .beside import Beside
-from .call import Call, check_numbers, checked, one_sequence
+from .call import Call, checked, one_sequence
 from .capture import Capture
-from .layers import Layer, Numbers, select_heads, sums_of, without_numbers, write_layer
+from .layers import Layer, Numbers, select_heads, without_numbers, write_layer
+from .losses import read_losses
 from .masks import NotRecordable
 from .model_attributes import write_model
-from .operator_check import compare
+from .readings import Readings
 from .run_writer import RunWriter
+from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
 
 #: Layers that a run file may have.
@@ -54,7 +56,12 @@ class _Skipped:
 
 
 def _words(value: str | Sequence[str]) -> list[str]:
-    return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value)
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",")]
+    words = list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(word, str) for word in words):
+        raise FoxscopeError(f"keep: expected words of {', '.join(KEEP_WORDS)}, got {value!r}")
+    return words
 
 
 def _whole(value: Any, what: str) -> int:
@@ -63,6 +70,21 @@ def _whole(value: Any, what: str) -> int:
         return operator.index(value)
     except TypeError as error:
         raise FoxscopeError(f"{what}: expected a whole number, got {value!r}") from error
+
+
+def _whole_numbers(values: Any, what: str) -> list[int]:
+    """Whole numbers, as a list; raises FoxscopeError for anything else."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise FoxscopeError(f"{what}: expected a list of numbers, as [0, 3], got {values!r}")
+    return [_whole(value, what) for value in values]
+
+
+def _number(value: Any, what: str) -> float:
+    """A number, of Python, numpy or torch; raises FoxscopeError for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
 def _is_writer() -> bool:
@@ -95,9 +117,11 @@ class Recording:
         dtype: str | None,
         overwrite: bool,
     ) -> None:
-        self._path = os.fspath(path)
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
-            raise FoxscopeError(f"name '{name}': use letters, digits, '.', '_' and '-'")
+        self._path = as_path(path, "record")
+        if is_remote(self._path):
+            raise FoxscopeError(f"{self._path}: a recording is written on this machine: name a file here, and copy it later")
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
+            raise FoxscopeError(f"name {name!r}: use letters, digits, '.', '_' and '-'")
         self._name = name
         words = frozenset(_words(keep))
         unknown = words - set(KEEP_WORDS)
@@ -105,17 +129,20 @@ class Recording:
             raise FoxscopeError(f"keep: '{sorted(unknown)[0]}' is not known: use {', '.join(KEEP_WORDS)}")
         if dtype not in (None, "float32", "bfloat16"):
             raise FoxscopeError(f"dtype: expected 'float32' or 'bfloat16', got {dtype!r}")
-        self._layers_wanted = None if layers is None else {int(layer) for layer in layers}
-        self._heads_wanted = None if heads is None else [int(head) for head in heads]
+        self._layers_wanted = None if layers is None else set(_whole_numbers(layers, "layers"))
+        self._heads_wanted = None if heads is None else _whole_numbers(heads, "heads")
         if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
             raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
+        sequence = _whole(sequence, "sequence")
+        if sequence < 0:
+            raise FoxscopeError(f"sequence: expected a number from 0 on, got {sequence}")
         self._sequence, self._check, self._automatic = sequence, check, automatic
         self._numbers = Numbers(words, dtype)
         self._layers: dict[int, Layer] = {}
-        self._submitted: set[int] = set()
+        self._taken: deque[Taken] = deque()
         self._not_wanted: set[int] = set()
         self._skipped: list[_Skipped] = []
-        self._loss: list[Float64] = []
+        self._loss: list[tuple[int, Readings]] = []
         self._logits_rows = 0
         self._ids = None if input_ids is None else read_ids(input_ids, sequence)
         self._prompt = 0 if self._ids is None else len(self._ids)
@@ -154,9 +181,10 @@ class Recording:
             return
         try:
             if kind is None:
-                self._beside.join()
+                self._join()
                 self._finish(self._writer)
         finally:
+            self._taken.clear()
             self._beside.end()
             self._closed = True
             self._writer.discard()
@@ -199,9 +227,9 @@ class Recording:
                 take(k, 3, "k"),
                 take(v, 3, "v"),
                 log_decay=take(log_forget, 2, "log_forget"),
-                scale=float(shape_of(q)[-1] ** -0.5 if scale is None else scale),
+                scale=_number(shape_of(q)[-1] ** -0.5 if scale is None else scale, f"{where}: scale"),
                 window=_whole(window or 0, f"{where}: window"),
-                softcap=float(softcap or 0),
+                softcap=_number(softcap or 0, f"{where}: softcap"),
                 sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
                 output=take(output, 3, "output"),
                 source="rec.attention",
@@ -248,7 +276,7 @@ class Recording:
                 take(v, 3, "v"),
                 log_decay=take(log_decay, 3 if channels else 2, "log_decay"),
                 beta=take(beta, 2, "beta"),
-                scale=float(scale),
+                scale=_number(scale, f"layer {layer}: scale"),
                 decay_rate=decay_rate,
                 erase_read=take(erase_read, 3, "erase_read"),
                 erase_write=take(erase_write, 3, "erase_write"),
@@ -296,12 +324,11 @@ class Recording:
                 f"rec.logits: input_ids have token {int(targets.max())}, and logits are of {int(one.shape[1])} tokens"
             )
         if "loss" in self._numbers.keep:
-            losses = _losses(one, targets)
-            if not np.isfinite(losses).all():
-                raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
-            self._loss.append(losses)
+            self._loss.append((begin, read_losses(one, targets)))
+            if not device_of(one).startswith("cuda"):
+                _finite_losses(*self._loss[-1])
         if "logits" in self._numbers.keep:
-            self._beside.join()
+            self._join()
             if begin > 0:
                 raise FoxscopeError("rec.logits: keep='logits' takes the logits of the whole text in one call")
             dataset = np.concatenate([piece[None] for piece in pieces(one[None], "float32", "logits")])
@@ -310,7 +337,7 @@ class Recording:
 
     def summary(self) -> str:
         """What was seen, a line a layer, and what was left out with the reason."""
-        self._beside.join()
+        self._join()
         lines = []
         for layer, seen in sorted(self._layers.items()):
             call, sizes = seen.call, seen.sizes
@@ -380,9 +407,15 @@ class Recording:
 
     def _layer_so_far(self, layer: int) -> Layer | None:
         """What is known of a layer, of which no call waits any more."""
-        if layer in self._submitted:
-            self._beside.join()
+        if layer in self._layers or any(taken.layer == layer for taken in self._taken):
+            self._join()
         return self._layers.get(layer)
+
+    def _join(self) -> None:
+        """Waits until all calls are in the file. Raises the first error that one of them has."""
+        while self._taken:
+            self._write(self._taken.popleft(), beside=True)
+        self._beside.join()
 
     def _record(self, layer: int, call: Call, module: str) -> None:
         if not self._writes:
@@ -394,18 +427,19 @@ class Recording:
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return
-        call = checked(call, f"layer {layer}")
-        if self._layer_so_far(layer) is None and _runs_beside(call):
-            self._submitted.add(layer)
-            self._beside.submit(lambda copy: self._take_layer(layer, copy, module), call)
-            return
-        self._beside.join()
-        self._take_layer(layer, call, module)
+        where = f"layer {layer}"
+        call = checked(call, where)
+        known = self._layer_so_far(layer)
+        beside = known is None and _runs_beside(call)
+        if not beside:
+            self._join()
+        call = self._new_rows(where, call, known)
+        self._taken.append(take(layer, module, call, self._numbers, self._check, beside))
+        while self._taken and (not beside or len(self._taken) > _MOST_TAKEN or self._taken[0].readings.have_come()):
+            self._write(self._taken.popleft(), beside)
 
-    def _take_layer(self, layer: int, call: Call, module: str) -> None:
-        """Checks the rows of a call and writes them."""
-        writer, where = self._open_writer(), f"layer {layer}"
-        known = self._layers.get(layer)
+    def _new_rows(self, where: str, call: Call, known: Layer | None) -> Call:
+        """The rows of a call that are new, without the keys and values of a cache before them."""
         before = 0 if known is None else known.positions
         if known is not None and known.call.source != call.source and "rec." in known.call.source + call.source:
             raise FoxscopeError(
@@ -415,25 +449,29 @@ class Recording:
         self._check_positions(where, call, before)
         new = slice(int(call.k.shape[1]) - call.rows, None)
         if self._check and known is not None and new.start > 0:
-            _check_cache(where, known, to_float64(call.k[:, new.start - 1]))
+            _check_cache(where, known, call.k[:, new.start - 1])
         call = replace(call, k=call.k[:, new], v=None if call.v is None else call.v[:, new])
-        if before > 0:  # only the first rows are compared
-            call = replace(call, output=None)
-        sums = sums_of(call)
-        check_numbers(call, where)
-        comparison = compare(call, where, sums) if self._check else None
-        kept = select_heads(call, self._heads_wanted, where)
-        if sums is not None and self._heads_wanted is not None:
-            sums = sums[self._heads_wanted]
+        return call if before == 0 else replace(call, output=None)  # only the first rows are compared
+
+    def _write(self, taken: Taken, beside: bool) -> None:
+        """Checks a call and writes its rows, or lets them be written."""
+        writer, layer, where = self._open_writer(), taken.layer, taken.where
+        comparison = taken.examine()
+        kept = select_heads(taken.kept, self._heads_wanted, where)
+        known = self._layers.get(layer)
         if known is None:
-            known = Layer(without_numbers(kept), kept.sizes(), kept.sizes(), module, device_of(call.q), comparison)
+            device = device_of(taken.call.q)
+            known = Layer(without_numbers(kept), kept.sizes(), kept.sizes(), taken.module, device, comparison)
+            self._layers[layer] = known
             self._choose_numbers(where, kept)
         elif known.given != kept.sizes() or known.decay != kept.decay:
-            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {before} on, and {known.given} before")
-        write_layer(writer, layer, known, kept, sums, self._numbers)
-        known.positions += call.rows
-        known.last_key = to_float64(call.k[:, -1]) if call.mixer == "attention" else None
-        self._layers[layer] = known
+            raise FoxscopeError(f"{where}: {kept.sizes()} of positions from {known.positions} on, and {known.given} before")
+        known.last_key = taken.last_key
+        numbers, of_layer = self._numbers, known
+        if beside:
+            self._beside.submit(lambda: write_layer(writer, layer, of_layer, kept, numbers), taken.call.q.device)
+        else:
+            write_layer(writer, layer, of_layer, kept, numbers)
 
     def _check_positions(self, where: str, call: Call, before: int) -> None:
         keys, rows = int(call.k.shape[1]), call.rows
@@ -575,11 +613,15 @@ class Recording:
     def _write_loss(self, writer: RunWriter, length: int) -> None:
         if not self._loss:
             return
-        loss = np.concatenate(self._loss)
+        loss = np.concatenate([_finite_losses(*read) for read in self._loss])
         if len(loss) < length:
             raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
+
+
+#: Calls of a GPU whose readings may be on their way. Their tensors are kept alive until then.
+_MOST_TAKEN = 2
 
 
 def _runs_beside(call: Call) -> bool:
@@ -587,40 +629,25 @@ def _runs_beside(call: Call) -> bool:
     return device_of(call.q).startswith("cuda")
 
 
-def _check_cache(where: str, known: Layer, before: Float64) -> None:
+def _finite_losses(begin: int, readings: Readings) -> Float64:
+    """The losses of the positions from `begin` on, [n] nats."""
+    losses = readings.take()["loss"]
+    if not np.isfinite(losses).all():
+        raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
+    return losses
+
+
+def _check_cache(where: str, known: Layer, before: Tensor) -> None:
     """Raises FoxscopeError unless the keys that stand before those of a call are the last that were recorded."""
-    if known.last_key is None or np.abs(before - known.last_key).max() <= 2.0**-6 * np.abs(before).max():
+    if known.last_key is None:
+        return
+    keys = to_float64(before)
+    if np.abs(keys - to_float64(known.last_key)).max() <= 2.0**-6 * np.abs(keys).max():
         return
     raise FoxscopeError(
         f"{where}: the cache of position {known.positions} holds other keys than were recorded: sequences changed places, as "
         f"in beam search; generate with one beam, or run the answer once more in one pass and record that"
     )
-
-
-def _losses(logits: Tensor, targets: Any) -> Float64:
-    """Log sum exp of each row minus the logit of its target, nats. Where the target is not known, it is the mean of that
-    over the model's own prediction, its entropy: a row has to have a finite loss.
-    """
-    out = np.empty(len(targets))
-    known = np.maximum(targets, 0).astype(np.int64)
-    # Rows that stay in a processor's cache, or keep a GPU busy.
-    rows = max(1, (1 << (19 if device_of(logits) == "cpu" else 26)) // int(logits.shape[1]))
-    for begin in range(0, len(targets), rows):
-        piece, of = to_float32(logits[begin : begin + rows]), known[begin : begin + rows]
-        if is_torch(piece):
-            torch = torch_module()
-            index = torch.from_numpy(of).to(piece.device)
-            out[begin : begin + rows] = to_float64(torch.nn.functional.cross_entropy(piece, index, reduction="none"))
-        else:
-            largest = piece.max(axis=1)
-            total = np.log(np.exp(piece - largest[:, None]).sum(axis=1, dtype=np.float64)) + largest
-            out[begin : begin + rows] = total - piece[np.arange(len(of)), of]
-    for row in np.flatnonzero(targets < 0):
-        numbers = to_float64(logits[int(row)])
-        numbers = numbers - numbers.max()
-        log_p = numbers - np.log(np.exp(numbers).sum())
-        out[row] = -(np.exp(log_p) * log_p).sum()
-    return out
 
 
 def record(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -82,6 +83,11 @@ class _Array:
     later: list[_Piece] = field(default_factory=list)
 
 
+@functools.lru_cache(maxsize=4)
+def _packed_zeros(size: int) -> bytes:
+    return zlib.compress(bytes(size), 1)
+
+
 class RunWriter:
     """A run file of one model, in the making.
 
@@ -95,6 +101,7 @@ class RunWriter:
         self._overwrite = overwrite
         self._arrays: dict[str, _Array] = {}
         self._spool: BinaryIO | None = None
+        self._packers: ThreadPoolExecutor | None = None
         self._hdf5 = h5py.File(self._file, "w", track_order=False)
 
     @property
@@ -109,6 +116,7 @@ class RunWriter:
             array = _Array(path, dtype, shape[0], shape[2:], shape[1])
             self._write_whole(self._hdf5, array, heads)
             self._arrays[path] = array
+            self._file.begin_flush()
             return
         if self._spool is None:
             self._spool = tempfile.TemporaryFile(dir=self._file.target.absolute().parent)  # noqa: SIM115
@@ -173,15 +181,20 @@ class RunWriter:
             padded[: len(chunk)] = chunk
             return zlib.compress(padded.view(np.uint8).reshape(size, -1).T.tobytes(), 1)
 
-        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
-            packed = [
-                (index, begin, threads.submit(pack, head[begin : begin + size]))
-                for index, head in enumerate(heads)
-                for begin in range(0, len(head), size)
-            ]
-            for index, begin, data in packed:
-                dataset.write_direct_chunk((index, begin), data.result())
-                self._file.check()
+        def begin_to_pack(chunk: npt.NDArray[Any]) -> bytes | Future[bytes]:
+            if not chunk.any():  # all that a head without gates has
+                return _packed_zeros(size * chunk.itemsize)
+            self._packers = self._packers or ThreadPoolExecutor(min(16, os.cpu_count() or 1), "foxscope.pack")
+            return self._packers.submit(pack, chunk)
+
+        packed = [
+            ((index, begin), begin_to_pack(head[begin : begin + size]))
+            for index, head in enumerate(heads)
+            for begin in range(0, len(head), size)
+        ]
+        for place, data in packed:
+            dataset.write_direct_chunk(place, data if isinstance(data, bytes) else data.result())
+            self._file.check()
 
     @staticmethod
     def _describe(file: h5py.File, path: str) -> None:
@@ -266,7 +279,7 @@ class RunWriter:
         attributes["NX_class"] = "NXroot"
         attributes["default"] = self.root
         self._hdf5.close()
-        self._close_spool()
+        self._close_threads_and_spool()
         try:
             self._file.commit()
         finally:
@@ -277,10 +290,13 @@ class RunWriter:
         try:
             self._hdf5.close()
         finally:
-            self._close_spool()
+            self._close_threads_and_spool()
             self._file.discard()
 
-    def _close_spool(self) -> None:
+    def _close_threads_and_spool(self) -> None:
+        if self._packers is not None:
+            self._packers.shutdown(cancel_futures=True)
+            self._packers = None
         if self._spool is not None:
             self._spool.close()
             self._spool = None

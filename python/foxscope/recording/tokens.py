@@ -127,6 +127,8 @@ def make_tokens(ids: Ids, next_id: int | None, text: str | None, tokenizer: Any,
     Position 0 reads BOS where the tokenizer says so. Else it is the first token of the text, behind which the text of the
     run then begins.
     """
+    if tokenizer is not None and not hasattr(tokenizer, "decode"):
+        raise FoxscopeError(f"tokenizer: expected one of transformers or of tokenizers, got {type(tokenizer).__name__}")
     predicted = np.append(ids[1:], np.int32(UNKNOWN if next_id is None else next_id)).astype(np.int32)
     first = int(ids[0])
     table = TokenTable(ids, predicted, first_string=None if _is_bos(tokenizer, first) else _name(tokenizer, first))

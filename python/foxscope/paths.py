@@ -1,0 +1,28 @@
+"""Paths that users give."""
+
+import os
+from typing import Any
+
+from foxscope.errors import FoxscopeError
+
+__all__ = ["as_path"]
+
+
+def as_path(value: Any, what: str) -> str:
+    """A path as a string. `what` names it in errors.
+
+    Raises FoxscopeError for what is no string and no pathlib.Path, for an empty path, and for one with a byte of 0.
+    """
+    path = value
+    if not isinstance(value, (str, bytes)):
+        try:
+            path = os.fspath(value)
+        except TypeError:
+            path = None
+    if not isinstance(path, str):
+        raise FoxscopeError(f"{what}: expected a path, as a string or a pathlib.Path, got {value!r:.80}")
+    if not path:
+        raise FoxscopeError(f"{what}: expected a path, got an empty string")
+    if "\0" in path:
+        raise FoxscopeError(f"{what}: no path has a byte of 0, and {path!r:.80} has one")
+    return path
