@@ -11,8 +11,8 @@ namespace foxscope::kernels::cuda {
 
 /// How a linear mixer forgets. With y_i = sum over j <= i of M_ij v_j:
 enum class MixingKind {
-  head_decay,     ///< Mamba-2: M_ij = (q_i.k_j) beta_j exp(c_i - c_j)
-  channel_decay,  ///< GLA, HGRN2: M_ij = sum over a of q_ia k_ja exp(P_ia - P_ja)
+  head_decay,     ///< Mamba-2, RetNet, linear attention: M_ij = (q_i.k_j) beta_j exp(c_i - c_j)
+  channel_decay,  ///< GLA, HGRN2, Mamba (beta within k): M_ij = sum over a of q_ia k_ja exp(P_ia - P_ja)
   delta_rule,     ///< r = q_i; for t = i, i-1, ...: M_it = beta_t r.k_t, r <- exp(c_t - c_(t-1)) (r - M_it k_t)
 };
 
@@ -24,9 +24,9 @@ struct MixingHead {
   ElementType element = ElementType::bfloat16;
   std::int64_t length = 0;
   std::int64_t head_dim = 0;  ///< d, 1 to 256
-  /// [L] c, or [L, d] P of channel_decay, nats, non-increasing; null, of the delta rule alone: no decay.
+  /// [L] c, or [L, d] P of channel_decay, nats, non-increasing; null, not of channel_decay: no decay.
   const double* cumulative_log_decay = nullptr;
-  const float* beta = nullptr;  ///< [L]; not of channel_decay
+  const float* beta = nullptr;  ///< [L], null: ones; not of channel_decay
 };
 
 /// Bytes that the tables of a head take: with d rounded up to whole 64 about 4 L d log2(L/64) where each channel
