@@ -131,9 +131,10 @@ __global__ void __launch_bounds__(kThreads) pool_strip(const __grid_constant__ S
         any = false;
       }
       if (!present[n]) continue;
+      // Rounded before they are subtracted: of a head with itself nothing remains.
       const auto value_of = [&](int side) {
         const float x = entry[side][n];
-        return (s.absolute && s.side[side].mixes ? fabsf(x) : x) * share[side][group + n];
+        return __fmul_rn(s.absolute && s.side[side].mixes ? fabsf(x) : x, share[side][group + n]);
       };
       value = combine(value, Difference ? value_of(0) - value_of(1) : value_of(0), p.reduction);
       any = true;
