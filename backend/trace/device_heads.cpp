@@ -40,20 +40,20 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
 }
 
 std::optional<cuda::MixingKind> mixing_kind(const LayerMixer& mixer) {
-  if (mixer.has_softmax() || mixer.has_rates()) return std::nullopt;
+  if (mixer.has_softmax() || !mixer.kind().mixes) return std::nullopt;
   if (mixer.erases()) {
     if (!mixer.erases_own_key()) return std::nullopt;
     return mixer.decays_by_channel() ? std::nullopt : std::optional(cuda::MixingKind::delta_rule);
   }
-  if (mixer.decays_by_channel()) return cuda::MixingKind::channel_decay;
-  return mixer.decays() && mixer.kind().writes_beta ? std::optional(cuda::MixingKind::head_decay) : std::nullopt;
+  return mixer.decays_by_channel() ? cuda::MixingKind::channel_decay : cuda::MixingKind::head_decay;
 }
 
 cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay) {
   const LayerMixer mixer = trace.info().mixer(layer);
   cuda::MixingHead head;
   head.kind = of_decay ? cuda::MixingKind::channel_decay : mixing_kind(mixer).value();
-  const bool is_float = of_decay || trace.require_query_key().dtype() == DType::float32;
+  // Where beta becomes part of keys, these are made here.
+  const bool is_float = of_decay || mixer.has_rates() || trace.require_query_key().dtype() == DType::float32;
   head.element = is_float ? cuda::ElementType::float32 : cuda::ElementType::bfloat16;
   head.length = trace.info().length;
   head.head_dim = mixer.head_dim;
@@ -145,16 +145,32 @@ const void* DeviceHeads::add_mixing(const Trace& trace, bool of_decay, Entry& en
     if (there != nullptr && store.device() == device_) return there;
     return upload(store.raw_rows(part, layer, index, 0, trace.info().length, scratch), passing);
   };
-  if (!of_decay) {
+  const bool within = mixer.has_rates();  // beta, in keys
+  const auto floats_of = [&](QueryKeyStore::Part part, int among, std::span<const float> beta) {
+    std::vector<float> memory;
+    const auto rows = trace.require_query_key().rows(part, layer, shared_head(mixer.heads, among, entry.head.head), 0,
+                                                     trace.info().length, memory);
+    std::vector<float> numbers(rows.begin(), rows.end());
+    for (std::size_t n = 0; n < numbers.size() && !beta.empty(); ++n) {
+      numbers[n] *= beta[n / static_cast<std::size_t>(mixer.head_dim)];
+    }
+    return upload(std::as_bytes(std::span(numbers)), passing);
+  };
+  if (!of_decay && within) {
+    head.query = floats_of(QueryKeyStore::Part::query, mixer.query_heads, {});
+    head.key = floats_of(QueryKeyStore::Part::key, mixer.key_heads, trace.beta(layer, entry.head.head));
+  } else if (!of_decay) {
     head.query = rows_of(QueryKeyStore::Part::query, mixer.query_heads);
     head.key = rows_of(QueryKeyStore::Part::key, mixer.key_heads);
   }
   if (mixer.decays()) {
-    const auto sums = mixer.decays_by_head() ? trace.cumulative_log_gate(layer, entry.head.head)
-                                             : trace.cumulative_log_decay(layer, entry.head.head).values;
+    ChannelSums of_channels;
+    if (!mixer.decays_by_head()) of_channels = trace.cumulative_log_decay(layer, entry.head.head);
+    const std::span<const double> sums =
+        mixer.decays_by_head() ? trace.cumulative_log_gate(layer, entry.head.head) : of_channels.values;
     head.cumulative_log_decay = static_cast<const double*>(upload(std::as_bytes(sums), passing));
   }
-  if (!of_decay && mixer.kind().writes_beta) {
+  if (!of_decay && mixer.kind().writes_beta && !within) {
     const auto beta = trace.beta(layer, entry.head.head);
     head.beta = static_cast<const float*>(upload(std::as_bytes(beta), passing));
   }

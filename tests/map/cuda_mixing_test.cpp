@@ -192,7 +192,8 @@ TEST_F(CudaMixing, OfWideHeadsAreThoseOfTheRecurrence) {
 }
 
 TEST_F(CudaMixing, EqualsTheCpuOnALongerText) {
-  for (const LayerMixer& mixer : {mamba2_mixer(64), gla_mixer(64), delta_mixer(64), gated_delta_mixer(128)}) {
+  for (const LayerMixer& mixer : {mamba2_mixer(64), gla_mixer(64), delta_mixer(64), gated_delta_mixer(128),
+                                  linear_attention_mixer(64), retention_mixer(64), mamba_mixer(16)}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       LinearShape shape{mixer, 6000, 4, 0.02};
       shape.dtype = dtype;

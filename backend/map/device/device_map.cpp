@@ -354,7 +354,7 @@ bool device_takes(const HeadOf& head) {
 bool device_mixes(const HeadOf& head, Quantity quantity) {
   const LayerMixer mixer = head.trace->info().mixer(head.layer);
   if (mixer.has_softmax() || mixer.head_dim > 256) return false;
-  if (quantity == Quantity::forget) return mixer.sums_channels();
+  if (quantity == Quantity::forget) return mixer.decays_by_channel();
   return (quantity == Quantity::mixing || quantity == Quantity::attention) && mixing_kind(mixer).has_value();
 }
 

@@ -98,14 +98,15 @@ Status run(const MixingMap& map, int multiprocessors, int shared_bytes, cudaStre
 bool valid(const MixingStrip& strip) {
   const bool rows = strip.row_begin >= 0 && strip.row_begin < strip.row_end && strip.row_end <= strip.head.length;
   return mixing_sizes_valid(strip.head) && rows && strip.tables != nullptr && strip.entries != nullptr &&
-         strip.stride >= strip.row_end && strip.stride % kTileKeys == 0;
+         (strip.written != nullptr || strip.slot != nullptr);
 }
 
 Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_bytes, cudaStream_t stream) {
-  // Blocks that are left out leave zeros.
-  const std::int64_t rows = strip.slot == nullptr ? strip.row_end - strip.row_begin : strip.slots;
-  const auto bytes = static_cast<std::size_t>(rows * strip.stride) * sizeof(float);
-  if (!succeeded(cudaMemsetAsync(strip.entries, 0, bytes, stream))) return Status::failed;
+  const StripExtent extent(strip.row_begin, strip.row_end);
+  void* const zeros = strip.slot == nullptr ? static_cast<void*>(strip.written) : strip.entries;
+  const std::int64_t slots = StripExtent(0, strip.slots).row_blocks * kTileKeys;
+  const std::int64_t bytes = strip.slot == nullptr ? extent.groups() : slots * extent.tiles * kTileKeys * 4;
+  if (!succeeded(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(bytes), stream))) return Status::failed;
   const MixingParts parts(strip.head);
   for (int n = 0; n < parts.count; ++n) {
     MixingMap map;
@@ -117,7 +118,8 @@ Status write_strip(const MixingStrip& strip, int multiprocessors, int shared_byt
     m.pool.row_begin = static_cast<int>(map.row_begin);
     m.pool.row_end = m.pool.column_end = static_cast<int>(map.row_end);
     m.strip = strip.entries;
-    m.stride = strip.stride;
+    m.tiles = static_cast<int>(extent.tiles);
+    m.written = strip.slot == nullptr ? strip.written : nullptr;
     m.slot = strip.slot;
     m.adds = n > 0;
     if (const Status status = mix(map, m, multiprocessors, shared_bytes, stream); status != Status::ok) return status;

@@ -11,8 +11,8 @@ namespace foxscope::kernels::cuda {
 
 /// How a linear mixer forgets. With y_i = sum over j <= i of M_ij v_j:
 enum class MixingKind {
-  head_decay,     ///< Mamba-2: M_ij = (q_i.k_j) beta_j exp(c_i - c_j)
-  channel_decay,  ///< GLA, HGRN2: M_ij = sum over a of q_ia k_ja exp(P_ia - P_ja)
+  head_decay,     ///< Mamba-2, RetNet, linear attention: M_ij = (q_i.k_j) beta_j exp(c_i - c_j)
+  channel_decay,  ///< GLA, HGRN2, Mamba (beta within k): M_ij = sum over a of q_ia k_ja exp(P_ia - P_ja)
   delta_rule,     ///< r = q_i; for t = i, i-1, ...: M_it = beta_t r.k_t, r <- exp(c_t - c_(t-1)) (r - M_it k_t)
 };
 
@@ -24,9 +24,9 @@ struct MixingHead {
   ElementType element = ElementType::bfloat16;
   std::int64_t length = 0;
   std::int64_t head_dim = 0;  ///< d, 1 to 256
-  /// [L] c, or [L, d] P of channel_decay, nats, non-increasing; null, of the delta rule alone: no decay.
+  /// [L] c, or [L, d] P of channel_decay, nats, non-increasing; null, not of channel_decay: no decay.
   const double* cumulative_log_decay = nullptr;
-  const float* beta = nullptr;  ///< [L]; not of channel_decay
+  const float* beta = nullptr;  ///< [L], null: ones; not of channel_decay
 };
 
 /// Bytes that the tables of a head take: with d rounded up to whole 64 about 4 L d log2(L/64) where each channel
@@ -86,12 +86,16 @@ struct MixingStrip {
   MixingHead head;               ///< kind, element, length and head_dim
   const void* tables = nullptr;  ///< what prepare_mixing_head filled
   std::int64_t row_begin = 0, row_end = 0;
-  /// [rows, stride] M_ij at [i - row_begin, j] for j <= i, 0 behind; aligned to 16 bytes.
+  /// M_ij, j <= i, at ((i / 64 - row_begin / 64) T + j / 64) 4096 + i % 64 64 + j % 64, T = row_end / 64 rounded up;
+  /// aligned to 16 bytes. Blocks of 64 x 64 lie together, as kernels write and read them.
   float* entries = nullptr;
-  /// [L] which of `slots` rows of entries a row is written to, below 0: it is left out; null: all are written.
+  /// [rows / 16, T] gets 1 where 16 rows (from row_begin / 64 64 on) have entries of a block of keys; elsewhere they
+  /// are 0, and nothing is written. Null, with `slot`: all is written.
+  std::uint8_t* written = nullptr;
+  /// [L] which of `slots` rows of entries, in place of i - row_begin / 64 64, a row is written to; below 0: it is left
+  /// out; null: all are written.
   const std::int32_t* slot = nullptr;
   std::int64_t slots = 0;
-  std::int64_t stride = 0;  ///< row_end or more, a multiple of 64
 };
 
 /// Asynchronous on the stream; entries are those of mixing_map, of dimensions up to 256. @returns as mixing_map

@@ -1,6 +1,7 @@
 // Entries of linear mixers into pixels. Private to kernels/cuda.
 #pragma once
 
+#include "kernels/cuda/maps/entry_strips.cuh"
 #include "kernels/cuda/maps/map_gather.cuh"
 #include "kernels/cuda/maps/mixing_tables.cuh"
 
@@ -23,7 +24,8 @@ struct MixingParameters {
   bool sizes = false;                ///< entries are their sizes
   bool skips = false;                ///< entries of 0 change no pixel
   float* strip = nullptr;            ///< takes the entries as they are, in place of pixels: MixingStrip::entries
-  std::int64_t stride = 0;           ///< of its rows
+  std::uint8_t* written = nullptr;   ///< MixingStrip::written
+  int tiles = 0;                     ///< of the strip, along its keys
   const int* slot = nullptr;         ///< MixingStrip::slot
   bool adds = false;                 ///< to what lies there
   double limit = 0;                  ///< below which entries may be left out, where tiles are
@@ -52,13 +54,10 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   using Pixels::rows;
   using Pixels::stage;
 
-  int first = 0;        ///< row of the warp's line 0, `rows.begin` or before it
-  float share[kLines];  ///< by which a line's entries are multiplied
-  float* strip = nullptr;
-  std::int64_t stride = 0;
-  const int* slot = nullptr;
-  bool adds = false;
-  float pending[kLines];  ///< what tiles have brought to one column of pixels
+  int first = 0;                         ///< row of the warp's line 0, `rows.begin` or before it
+  float share[kLines];                   ///< by which a line's entries are multiplied
+  const MixingParameters* to = nullptr;  ///< of a strip
+  float pending[kLines];                 ///< what tiles have brought to one column of pixels
   int pending_column = -1;
 
   __device__ __forceinline__ explicit MixingPixels(const PoolParameters& parameters) : Pixels(parameters) {}
@@ -66,19 +65,16 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
   /// @param first_row  of the warp
   __device__ __forceinline__ void start(const MixingParameters& m, int first_row) {
     first = first_row;
-    strip = m.strip;
-    stride = m.stride;
-    slot = m.slot;
-    adds = m.adds;
+    to = &m;
     rows.begin = max(first, p.row_begin);
     rows.end = min(first + 16 * M, p.row_end);
     row = first + static_cast<int>(threadIdx.x) % 32 / 4;
     if constexpr (Output != MixingOutput::strip) {
       this->start_bins();
-    } else if (slot != nullptr) {
+    } else if (m.slot != nullptr) {
       // A warp whose rows are all left out has none.
       const int mine = first + static_cast<int>(threadIdx.x) % 32;
-      const bool wanted = mine >= rows.begin && mine < rows.end && slot[mine] >= 0;
+      const bool wanted = mine >= rows.begin && mine < rows.end && m.slot[mine] >= 0;
       if (__any_sync(0xffffffffU, wanted) == 0) rows.end = rows.begin;
     }
 #pragma unroll
@@ -101,10 +97,11 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
                                        const Source& entries) {
     const int first_key = tile * kTileKeys;
     if constexpr (Output == MixingOutput::strip) {
+      const bool adds = begin_block(tile);
       for_steps<Fixed>(begin, end, [&](int n) {
         Entries<M> s;
         entries(n, s);
-        store(s, first_key + n, diagonal, factor);
+        store(s, tile, n, diagonal, adds, factor);
       });
     } else if constexpr (Output == MixingOutput::narrow_bins) {
       for_steps<Fixed>(begin, end, [&](int n) {
@@ -181,28 +178,47 @@ struct MixingPixels : WarpPixels<PoolMode::any, 2 * M> {
     }
   }
 
-  /// Entries of 16 keys from `key` on; those after the diagonal are 0.
-  __device__ __forceinline__ void store(const Entries<M>& s, int key, bool diagonal,
+  /// Marks a block as written. @returns whether entries are added to what lies there
+  [[nodiscard]] __device__ __forceinline__ bool begin_block(int tile) const {
+    if (to->written == nullptr) return to->adds;
+    constexpr int kGroups = kTileKeys / kGroupOfRows;
+    std::uint8_t* const flag =
+        to->written + std::int64_t{first / kGroupOfRows - p.row_begin / kTileKeys * kGroups} * to->tiles + tile;
+    const bool adds = to->adds && *flag != 0;
+    __syncwarp();
+    const auto lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane < M) flag[lane * to->tiles] = 1;
+    return adds;
+  }
+
+  /// Entries of the block's 16 keys from `n` on; those after the diagonal are 0.
+  __device__ __forceinline__ void store(const Entries<M>& s, int tile, int n, bool diagonal, bool adds,
                                         const float (&factor)[kLines]) const {
-    key += static_cast<int>(threadIdx.x) % 4 * 2;
+    n += static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
-    for (int at = 0; at < 8 * M; at += 2) {
-      const int line = at / 8 * 2 + at % 4 / 2;
+    for (int line = 0; line < kLines; ++line) {
       const int query = row + 8 * line;
-      const int column = key + at / 4 % 2 * 8;
       if (query < rows.begin || query >= rows.end) continue;
-      const int at_row = slot == nullptr ? query - p.row_begin : slot[query];
+      const int at_row = to->slot == nullptr ? query - p.row_begin / kTileKeys * kTileKeys : to->slot[query];
       if (at_row < 0) continue;
-      float2 pair = {s[at / 8][at / 4 % 2][at % 4] * factor[line], s[at / 8][at / 4 % 2][at % 4 + 1] * factor[line]};
-      if (diagonal && column > query) pair.x = 0;
-      if (diagonal && column + 1 > query) pair.y = 0;
-      auto* const to = reinterpret_cast<float2*>(strip + at_row * stride + column);
-      if (adds) {
-        const float2 there = *to;
-        pair.x += there.x;
-        pair.y += there.y;
+      float* const of_row = to->strip + (std::int64_t{at_row / kTileKeys} * to->tiles + tile) * kBlockNumbers +
+                            at_row % kTileKeys * kTileKeys;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float(&e)[4] = s[line / 2][half];
+        float2 pair = {e[line % 2 * 2] * factor[line], e[line % 2 * 2 + 1] * factor[line]};
+        const int column = n + 8 * half;
+        const int key = tile * kTileKeys + column;
+        if (diagonal && key > query) pair.x = 0;
+        if (diagonal && key + 1 > query) pair.y = 0;
+        auto* const at = reinterpret_cast<float2*>(of_row + column);
+        if (adds) {
+          const float2 there = *at;
+          pair.x += there.x;
+          pair.y += there.y;
+        }
+        *at = pair;
       }
-      *to = pair;
     }
   }
 

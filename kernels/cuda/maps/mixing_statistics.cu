@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kSpreadRows = 256;  ///< of a block
-constexpr int kPartRows = 32;     ///< whose sums are float32
 constexpr std::int64_t kStripBytes = std::int64_t{1} << 30;
 constexpr double kLogarithmOf2 = 0.6931471805599453;
 
@@ -26,26 +25,6 @@ struct SpreadParameters {
   const std::int32_t* token = nullptr;
   FixedSums sums;
 };
-
-/// What a row makes of its entries.
-struct SpreadRow {
-  double gate = 0;
-  float share = 0;   ///< 1 / sum over j of |M_ij|, or 0
-  float weight = 0;  ///< 1 / the share beside key 0, or 0
-  std::int32_t token = -1;
-};
-
-__device__ __forceinline__ SpreadRow spread_row(const SpreadParameters& p, int row) {
-  const RowSize size = p.sizes[row - p.strip.row_begin];
-  const double sum = size.first + size.beside;
-  SpreadRow result;
-  result.share = sum == 0 ? 0.0F : static_cast<float>(1.0 / sum);  // a row of zeros has no attention
-  const bool counts = row > 0 && !(size.beside <= 0);              // NaN counts, and weighs NaN
-  result.weight = counts ? static_cast<float>(sum / size.beside) : 0.0F;
-  if (p.gate != nullptr) result.gate = p.gate[row];
-  if (p.token != nullptr) result.token = p.token[row];
-  return result;
-}
 
 /// Attention on key 0, and the rows that have some beside it.
 __global__ void weigh_strip_rows(const __grid_constant__ SpreadParameters p) {
@@ -81,42 +60,85 @@ struct SpreadSums {
   }
 };
 
-__device__ __forceinline__ void add_entry(const SpreadParameters& p, const SpreadRow& row, int key, int distance,
-                                          float entry, SpreadSums<float>& sums) {
-  const float x = fabsf(entry) * row.share;
-  sums.mass += x;
-  if (x != 0) sums.entropy -= x * __log2f(x);
-  if (p.gate != nullptr) sums.decay += x * static_cast<float>(row.gate - p.gate[key]);
-  if (key == 0) return;
-  const float rest = x * row.weight;
-  sums.beside += rest;
-  sums.square = fmaf(rest, rest, sums.square);
-  if (p.token != nullptr && distance > 0 && p.token[key - 1] == row.token) sums.repeats += x;
+/// What rows make of their entries.
+struct SpreadRows {
+  double gate[kSpreadRows];
+  float2 factor[kSpreadRows];  ///< 1 / sum over j of |M_ij|, or 0; 1 / the share beside key 0, or 0
+  std::int32_t token[kSpreadRows];
+
+  __device__ __forceinline__ void fill(const SpreadParameters& p, int row, int at) {
+    const RowSize size = p.sizes[row - p.strip.row_begin];
+    const double sum = size.first + size.beside;
+    const bool counts = row > 0 && !(size.beside <= 0);              // NaN counts, and weighs NaN
+    factor[at].x = sum == 0 ? 0.0F : static_cast<float>(1.0 / sum);  // a row of zeros has no attention
+    factor[at].y = counts ? static_cast<float>(sum / size.beside) : 0.0F;
+    gate[at] = p.gate == nullptr ? 0.0 : p.gate[row];
+    token[at] = p.token == nullptr ? -1 : p.token[row];
+  }
+};
+
+/// Adds 16 rows at one distance, of which blocks of keys may not be written.
+/// @param row  the first, a multiple of 16
+/// @param at   its place in `rows`
+__device__ __forceinline__ void add_group(const SpreadParameters& p, const SpreadRows& rows, int row, int at,
+                                          int distance, SpreadSums<double>& all) {
+  const int key = row - distance;
+  const int end = min(kGroupOfRows, p.strip.row_end - row);
+  const std::uint8_t* const flags = p.strip.flags(row);
+  // A diagonal meets two blocks of keys at most.
+  const int near = max(key, 0) / kTileKeys;
+  const int far = max(key + end - 1, 0) / kTileKeys;
+  const bool has_near = key + end > 0 && flags[near] != 0;
+  const bool has_far = key + end > 0 && flags[far] != 0;
+  if (__any_sync(0xffffffffU, has_near || has_far) == 0) return;
+  float x[kGroupOfRows];
+#pragma unroll
+  for (int n = 0; n < kGroupOfRows; ++n) {
+    const bool has = key + n >= 0 && n < end && ((key + n) / kTileKeys == near ? has_near : has_far);
+    x[n] = has ? fabsf(p.strip.entries[p.strip.index(row + n, key + n)]) : 0.0F;
+  }
+  SpreadSums<float> part;
+#pragma unroll
+  for (int n = 0; n < kGroupOfRows; ++n) {
+    const float2 factor = rows.factor[at + n];
+    x[n] = x[n] == 0 ? 0.0F : x[n] * factor.x;  // rows behind the last have no factor
+    part.mass += x[n];
+    if (x[n] != 0) part.entropy -= x[n] * __log2f(x[n]);
+    if (key + n <= 0) continue;
+    const float rest = x[n] == 0 ? 0.0F : x[n] * factor.y;
+    part.beside += rest;
+    part.square = fmaf(rest, rest, part.square);
+  }
+  if (p.gate != nullptr) {
+#pragma unroll
+    for (int n = 0; n < kGroupOfRows; ++n) {
+      const double fall = rows.gate[at + n] - p.gate[max(key + n, 0)];
+      if (x[n] != 0) part.decay += x[n] * static_cast<float>(fall);
+    }
+  }
+  if (p.token != nullptr && distance > 0) {
+#pragma unroll
+    for (int n = 0; n < kGroupOfRows; ++n) {
+      const std::int32_t before = p.token[max(key + n - 1, 0)];
+      if (key + n > 0 && before == rows.token[at + n]) part.repeats += x[n];
+    }
+  }
+  all.add(part);
 }
 
 /// A thread has one distance, and goes along the diagonal.
 __global__ void __launch_bounds__(kThreads) spread_strip(const __grid_constant__ SpreadParameters p) {
-  __shared__ SpreadRow of_row[kSpreadRows];
+  __shared__ SpreadRows rows;
   const int first = p.strip.row_begin + static_cast<int>(blockIdx.y) * kSpreadRows;
   const int last = min(first + kSpreadRows, p.strip.row_end);
   const int nearest = static_cast<int>(blockIdx.x) * kThreads;
   if (nearest >= last) return;
   const int mine = first + static_cast<int>(threadIdx.x);
-  if (mine < last) of_row[threadIdx.x] = spread_row(p, mine);
+  if (mine < last) rows.fill(p, mine, static_cast<int>(threadIdx.x));
   __syncthreads();
   const int distance = nearest + static_cast<int>(threadIdx.x);
   SpreadSums<double> all;
-  for (int begin = max(first, distance); begin < last; begin += kPartRows) {
-    const int end = min(begin + kPartRows, last);
-    SpreadSums<float> part;
-    const float* at = p.strip.row(begin) + (begin - distance);
-#pragma unroll 8
-    for (int row = begin; row < end; ++row) {
-      add_entry(p, of_row[row - first], row - distance, distance, *at, part);
-      at += p.strip.stride + 1;
-    }
-    all.add(part);
-  }
+  for (int row = first; row < last; row += kGroupOfRows) add_group(p, rows, row, row - first, distance, all);
   if (all.mass != 0) p.sums.add(kMass + distance, all.mass, p.sums.mass_scale);  // NaN is not 0
   if (all.beside != 0) p.sums.add(kMass + p.length + distance, all.beside, p.sums.mass_scale);
   double of_warp[4] = {all.entropy * kLogarithmOf2, all.decay, all.square, all.repeats};
@@ -165,9 +187,14 @@ Status measure(const MixingStatistics& a, cudaStream_t stream) {
   const StripPlan strips(length, kStripBytes);
   for (; strip.row_end < length; strip.row_begin = strip.row_end) {
     strip.row_end = strips.end_of(strip.row_begin);
-    strip.stride = strip_stride(strip.row_end);
+    const StripExtent extent(strip.row_begin, strip.row_end);
+    strip.written = reinterpret_cast<std::uint8_t*>(strip.entries + extent.entries());
     if (const Status status = mixing_strip(strip, stream); status != Status::ok) return status;
-    p.strip = {strip.entries, strip.stride, static_cast<int>(strip.row_begin), static_cast<int>(strip.row_end)};
+    p.strip.entries = strip.entries;
+    p.strip.written = strip.written;
+    p.strip.tiles = static_cast<int>(extent.tiles);
+    p.strip.row_begin = static_cast<int>(strip.row_begin);
+    p.strip.row_end = static_cast<int>(strip.row_end);
     if (const Status status = sum_strip_rows(p.strip, sizes, stream); status != Status::ok) return status;
     const std::int64_t rows = strip.row_end - strip.row_begin;
     weigh_strip_rows<<<blocks_of(rows, kThreads), kThreads, 0, stream>>>(p);

@@ -15,7 +15,7 @@ constexpr int kWarps = kThreads / 32;
 struct Sources {
   const void* query = nullptr;
   const void* key = nullptr;
-  const double* sums = nullptr;  ///< [L] or [L, d]
+  const double* sums = nullptr;  ///< [L] or [L, d]; null: zeros
   const float* beta = nullptr;
   bool float32 = false;
   int length = 0;
@@ -31,6 +31,8 @@ struct Sources {
     return float32 ? static_cast<const float*>(from)[at]
                    : __bfloat162float(static_cast<const __nv_bfloat16*>(from)[at]);
   }
+  /// c of a head that decays as a whole.
+  __device__ __forceinline__ double sum_at(int row) const { return sums == nullptr ? 0.0 : sums[row]; }
   __device__ __forceinline__ float query_at(std::int64_t row, int n) const {
     return query == nullptr ? 1.0F / static_cast<float>(stride) : number(query, row, n);
   }
@@ -80,12 +82,12 @@ __global__ void write_raw(const __grid_constant__ Sources s, __nv_bfloat16* quer
   const bool inside = row < s.length;
   if (blockIdx.y == 0) {
     write_row(s, row, 1.0F, query, query_norm, [&](int n) { return inside ? s.query_at(row, n) : 0.0F; });
-    if (threadIdx.x % 32 == 0) gate[row] = s.sums[min(row, s.length - 1)];
+    if (threadIdx.x % 32 == 0) gate[row] = s.sum_at(min(row, s.length - 1));
     return;
   }
   const int last = min(row / kTileKeys * kTileKeys + kTileKeys, s.length) - 1;
   const float beta = s.beta == nullptr ? 1.0F : s.beta[min(row, s.length - 1)];
-  const float of_key = inside ? beta * decay_between(s.sums[last], s.sums[row]) : 0.0F;
+  const float of_key = inside ? beta * decay_between(s.sum_at(last), s.sum_at(row)) : 0.0F;
   write_row(s, row, fabsf(of_key), key, key_norm, [&](int n) { return inside ? s.key_at(row, n) : 0.0F; });
   if (threadIdx.x % 32 == 0) factor[row] = of_key;
 }
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) write_diagonal(const __grid_constant
     if (ByChannel) sums[row * stride + n] = s.sums[std::int64_t{first + row} * s.stride + s.first + n];
   }
   if (!ByChannel) {
-    for (int row = static_cast<int>(threadIdx.x); row < count; row += kThreads) sums[row] = s.sums[first + row];
+    for (int row = static_cast<int>(threadIdx.x); row < count; row += kThreads) sums[row] = s.sum_at(first + row);
   }
   __syncthreads();
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -222,7 +224,7 @@ Status prepare(const MixingHead& head, char* memory, int shared_bytes, cudaStrea
 bool pointers_valid(const MixingHead& head) {
   if ((head.query == nullptr) != (head.key == nullptr)) return false;
   if (head.query == nullptr && head.kind != MixingKind::channel_decay) return false;
-  return head.cumulative_log_decay != nullptr || head.kind == MixingKind::delta_rule;
+  return head.cumulative_log_decay != nullptr || head.kind != MixingKind::channel_decay;
 }
 
 }  // namespace

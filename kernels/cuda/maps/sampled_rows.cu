@@ -238,7 +238,8 @@ struct MixingRowsPlan {
   MixingRowsPlan(std::int64_t length, std::int64_t rows, std::int64_t count, bool mixing) {
     slot = (length * rows * count * 4 + 255) / 256 * 256;
     strip = slot + (length * 4 + 255) / 256 * 256;
-    bytes = mixing ? strip + rows * strip_stride(length) * 4 : length * rows * count * 4;
+    bytes = mixing ? strip + StripExtent(0, rows).row_blocks * StripExtent(0, length).tiles * kBlockNumbers * 4
+                   : length * rows * count * 4;
   }
 };
 
@@ -249,19 +250,18 @@ __global__ void fill_slots(const int* positions, int rows, int* slot) {
 
 /// One block a row: log2 of the shares that entries have of it. A row of zeros has shares of 0.
 __global__ void __launch_bounds__(kRowThreads)
-    share_logarithms(const __grid_constant__ SampledParameters p, const float* entries, std::int64_t stride, int head) {
+    share_logarithms(const __grid_constant__ SampledParameters p, const __grid_constant__ EntryStrip strip, int head) {
   const auto row = static_cast<int>(blockIdx.x);
   const int position = p.positions[row];
-  const float* const from = entries + row * stride;
   float* const to = p.logarithm + (std::int64_t{head} * p.rows + row) * p.length;
   double sum = 0;
   for (int key = static_cast<int>(threadIdx.x); key <= position; key += kRowThreads) {
-    sum += static_cast<double>(fabsf(from[key]));
+    sum += static_cast<double>(fabsf(strip.at(row, key)));
   }
   sum = block_sum(sum);
   const float share = sum == 0 ? 0.0F : static_cast<float>(1.0 / sum);
   for (int key = static_cast<int>(threadIdx.x); key < p.length; key += kRowThreads) {
-    to[key] = key <= position ? log2f(fabsf(from[key]) * share) : -INFINITY;
+    to[key] = key <= position ? log2f(fabsf(strip.at(row, key)) * share) : -INFINITY;
   }
 }
 
@@ -278,14 +278,16 @@ Status write_mixing_rows(const SampledRows& rows, const SampledParameters& p, cu
   MixingStrip strip;
   strip.row_end = p.length;
   strip.entries = reinterpret_cast<float*>(memory + plan.strip);
-  strip.stride = strip_stride(p.length);
   strip.slot = slot;
   strip.slots = p.rows;
+  EntryStrip written;  // whose row n is in slot n
+  written.entries = strip.entries;
+  written.tiles = static_cast<int>(StripExtent(0, p.length).tiles);
   for (int n = 0; n < rows.count; ++n) {
     strip.head = rows.mixers[n].head;
     strip.tables = rows.mixers[n].tables;
     if (const Status status = mixing_strip(strip, stream); status != Status::ok) return status;
-    share_logarithms<<<static_cast<unsigned>(p.rows), kRowThreads, 0, stream>>>(p, strip.entries, strip.stride, n);
+    share_logarithms<<<static_cast<unsigned>(p.rows), kRowThreads, 0, stream>>>(p, written, n);
     if (const Status status = launched(); status != Status::ok) return status;
   }
   return Status::ok;

@@ -14,28 +14,34 @@ namespace maps {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
 constexpr int kPoolRows = 64;  ///< of a block
 constexpr int kAhead = 8;      ///< rows that a thread reads at once
 constexpr std::int64_t kStripBytes = std::int64_t{1} << 29;
 
-/// One row a block.
-__global__ void __launch_bounds__(kThreads) sum_rows(const __grid_constant__ EntryStrip strip, RowSize* sizes) {
-  __shared__ double of_warp[kWarps];
-  const int row = strip.row_begin + static_cast<int>(blockIdx.x);
-  const float* const entries = strip.row(row);
-  const auto thread = static_cast<int>(threadIdx.x);
+constexpr int kSumThreads = 32 * kGroupOfRows;
+
+/// One warp a row, 16 rows a block: those that are written together. A lane has two neighbouring keys of a tile.
+__global__ void __launch_bounds__(kSumThreads) sum_rows(const __grid_constant__ EntryStrip strip, RowSize* sizes) {
+  const int first = (strip.row_begin / kGroupOfRows + static_cast<int>(blockIdx.x)) * kGroupOfRows;
+  const int row = first + static_cast<int>(threadIdx.x) / 32;
+  if (row < strip.row_begin || row >= strip.row_end) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::uint8_t* const flags = strip.flags(row);
+  const float* const entries = strip.entries + strip.index(row, 0) + 2 * lane;
   double sum = 0;
-#pragma unroll 8
-  for (int key = thread; key <= row; key += kThreads) {
-    if (key > 0) sum += static_cast<double>(fabsf(entries[key]));
+  const int own = row / kTileKeys;
+#pragma unroll 4
+  for (int tile = 0; tile < own; ++tile) {
+    const float2 pair = *reinterpret_cast<const float2*>(entries + std::int64_t{tile} * kBlockNumbers);
+    const float x = tile == 0 && lane == 0 ? 0.0F : fabsf(pair.x);
+    if (flags[tile] != 0) sum += static_cast<double>(x + fabsf(pair.y));
+  }
+  for (int n = 0; n < 2; ++n) {
+    const int key = own * kTileKeys + 2 * lane + n;
+    if (key > 0 && key <= row) sum += static_cast<double>(fabsf(strip.at(row, key)));
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, lanes);
-  if (thread % 32 == 0) of_warp[thread / 32] = sum;
-  __syncthreads();
-  if (thread != 0) return;
-  for (int warp = 1; warp < kWarps; ++warp) sum += of_warp[warp];
-  sizes[blockIdx.x] = {static_cast<double>(fabsf(entries[0])), sum};
+  if (lane == 0) sizes[row - strip.row_begin] = {static_cast<double>(fabsf(strip.at(row, 0))), sum};
 }
 
 /// A head's rows.
@@ -89,8 +95,9 @@ __global__ void __launch_bounds__(kThreads) pool_strip(const __grid_constant__ S
   __shared__ float share[2][kPoolRows];
   __shared__ int bin_of[kPoolRows];
   const PoolParameters& p = s.pixels;
-  const int first = s.side[0].strip.row_begin + static_cast<int>(blockIdx.y) * kPoolRows;
-  const int last = min(first + kPoolRows, s.side[0].strip.row_end);
+  const int block = (s.side[0].strip.row_begin / kPoolRows + static_cast<int>(blockIdx.y)) * kPoolRows;
+  const int first = max(block, s.side[0].strip.row_begin);
+  const int last = min(block + kPoolRows, s.side[0].strip.row_end);
   const int begin = (ByDistance ? p.distance_begin : p.column_begin) + static_cast<int>(blockIdx.x) * kThreads;
   // Row i has the keys up to i, and the distances i - j + 1 up to i + 1.
   if (begin >= last + (ByDistance ? 1 : 0)) return;
@@ -118,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) pool_strip(const __grid_constant__ S
       present[n] = inside && row < last && key >= s.first_key && key <= row && (p.window == 0 || row - key < p.window);
 #pragma unroll
       for (int side = 0; side < (Difference ? 2 : 1); ++side) {
-        entry[side][n] = present[n] ? s.side[side].strip.row(row)[key] : 0.0F;
+        entry[side][n] = present[n] ? s.side[side].strip.at(row, key) : 0.0F;
       }
     }
 #pragma unroll
@@ -131,9 +138,10 @@ __global__ void __launch_bounds__(kThreads) pool_strip(const __grid_constant__ S
         any = false;
       }
       if (!present[n]) continue;
+      // Rounded before they are subtracted: of a head with itself nothing remains.
       const auto value_of = [&](int side) {
         const float x = entry[side][n];
-        return (s.absolute && s.side[side].mixes ? fabsf(x) : x) * share[side][group + n];
+        return __fmul_rn(s.absolute && s.side[side].mixes ? fabsf(x) : x, share[side][group + n]);
       };
       value = combine(value, Difference ? value_of(0) - value_of(1) : value_of(0), p.reduction);
       any = true;
@@ -193,7 +201,10 @@ Status write_side(const StripMap& m, int n, const StripMapPlan& plan, std::int64
   const PreparedMixer& mixer = n == 0 ? m.mixer : m.minus;
   char* const memory = static_cast<char*>(m.map.workspace);
   auto* const entries = reinterpret_cast<float*>(memory + plan.side[n]);
-  side.strip = {entries, row_end, static_cast<int>(row_begin), static_cast<int>(row_end)};
+  side.strip = {};
+  side.strip.entries = entries;
+  side.strip.row_begin = static_cast<int>(row_begin);
+  side.strip.row_end = static_cast<int>(row_end);
   side.sizes = nullptr;
   side.mixes = mixer.tables != nullptr;
   if (mixer.tables == nullptr) {
@@ -201,16 +212,19 @@ Status write_side(const StripMap& m, int n, const StripMapPlan& plan, std::int64
     map.value = m.map.value;
     map.pixels = entries;
     map.workspace = memory + plan.rest[n];
+    side.strip.stride = row_end;
     return pooled_map(map, stream);
   }
-  side.strip.stride = strip_stride(row_end);
+  const StripExtent extent(row_begin, row_end);
   MixingStrip strip;
   strip.head = mixer.head;
   strip.tables = mixer.tables;
   strip.row_begin = row_begin;
   strip.row_end = row_end;
   strip.entries = entries;
-  strip.stride = side.strip.stride;
+  strip.written = reinterpret_cast<std::uint8_t*>(entries + extent.entries());
+  side.strip.written = strip.written;
+  side.strip.tiles = static_cast<int>(extent.tiles);
   if (const Status status = mixing_strip(strip, stream); status != Status::ok || m.value != MixingValue::share) {
     return status;
   }
@@ -225,7 +239,8 @@ Status pool(const StripPool& s, cudaStream_t stream) {
   const int begin = p.by_distance ? p.distance_begin : p.column_begin;
   const int end = p.by_distance ? std::min(p.distance_end, strip.row_end + 1) : std::min(p.column_end, strip.row_end);
   if (begin >= end) return Status::ok;
-  const dim3 grid(blocks_of(end - begin, kThreads), blocks_of(strip.row_end - strip.row_begin, kPoolRows));
+  const dim3 grid(blocks_of(end - begin, kThreads),
+                  blocks_of(strip.row_end - strip.row_begin / kPoolRows * kPoolRows, kPoolRows));
   auto* const kernel = p.by_distance ? (s.difference ? pool_strip<true, true> : pool_strip<true, false>)
                                      : (s.difference ? pool_strip<false, true> : pool_strip<false, false>);
   kernel<<<grid, kThreads, 0, stream>>>(s);
@@ -277,7 +292,8 @@ bool valid(const StripMap& m) {
 }  // namespace
 
 Status sum_strip_rows(const EntryStrip& strip, RowSize* sizes, cudaStream_t stream) {
-  sum_rows<<<static_cast<unsigned>(strip.row_end - strip.row_begin), kThreads, 0, stream>>>(strip, sizes);
+  const int groups = (strip.row_end + kGroupOfRows - 1) / kGroupOfRows - strip.row_begin / kGroupOfRows;
+  sum_rows<<<static_cast<unsigned>(groups), kSumThreads, 0, stream>>>(strip, sizes);
   return launched();
 }
 
