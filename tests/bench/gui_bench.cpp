@@ -1,4 +1,5 @@
 // The window's own speed, driven as a user drives it, without a display: the offscreen platform paints the same pixels.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,14 +26,22 @@
 #include <QTimer>
 
 #include "app/gui/application.h"
+#include "app/gui/atlas/atlas_view.h"
+#include "app/gui/atlas/head_page.h"
+#include "app/gui/atlas/model_pane.h"
+#include "app/gui/atlas/passage_list.h"
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/window/help/start_page.h"
 #include "app/gui/window/main_window.h"
 #include "backend/base/index.h"
 #include "backend/base/sha256.h"
+#include "backend/eval/atlas/atlas.h"
+#include "backend/eval/atlas/atlas_file.h"
 #include "backend/file/run_file.h"
+#include "backend/model/session/engine.h"
 #include "backend/trace/recorder.h"
 
 namespace {
@@ -212,6 +221,69 @@ void measureDemo() {
   }
   report("demo, 2048 tokens: click to first exact map and curve (median of 3)", percentile(firsts, 0.5), "s", 4.0);
   note("demo: click to everything of both models, statistics included", percentile(both, 0.5), "s");
+}
+
+/// An atlas of the demo model over the sample texts, in windows of 2048 tokens. It is made in a process of its own, so
+/// that this one has yet to load what runs a model. Before threads are made.
+void writeAtlas(const std::filesystem::path& output) {
+  const pid_t child = fork();
+  if (child != 0) {
+    waitpid(child, nullptr, 0);
+    return;
+  }
+  const Engine engine;
+  AtlasRequest request;
+  ModelRequest model;
+  model.name = "fox";
+  model.model = resource("models/fox-pro-12m").toStdString();
+  request.models.push_back(engine.open(model));
+  EvaluationInput input;
+  input.corpus = resource("texts").toStdString();
+  input.windows.windows = 4;
+  request.inputs = {input};
+  request.output = output;
+  write_atlas_file(output, evaluate_atlas(request, {}, {}).value(), {"foxscope", ""}, Overwrite::force);
+  _exit(0);
+}
+
+double processorSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// A click on a passage whose model was not run yet.
+void measurePassage(const QString& file) {
+  auto window = openWindow();
+  Document& document = window->document();
+  document.open({file, resource("models/fox-pro-12m")});
+  settle(*window);
+  atlas::ModelPane& pane = window->evaluations().atlas().pane(0);
+  pane.setHead(29);
+  pane.page().tabs().setCurrentIndex(atlas::HeadPage::kPassages);
+  settle(*window);
+  const auto start = Clock::now();
+  const double processor = processorSeconds();
+  double times[2] = {};
+  double processors[2] = {};
+  const auto take = [&](int n) {
+    if (times[n] != 0) return;
+    times[n] = millisecondsSince(start) / 1000;
+    processors[n] = processorSeconds() - processor;
+  };
+  QObject::connect(&window->maps(), &MapsView::exactPictureShown, window.get(), [&] { take(1); });
+  emit pane.page().passageWanted(pane.page().passages().answer().rows.front());
+  waitFor([&] { return !document.runs().empty(); });
+  take(0);
+  waitFor([&] { return times[1] != 0; });
+  report("passage to trace, 2048 tokens: click to the exact map", times[1], "s", 2.0);
+  note("the same in processor time", processors[1], "s");
+  note("click to the run", times[0], "s");
+  note("the same in processor time", processors[0], "s");
+  settle(*window);
+  note("click to everything", millisecondsSince(start) / 1000, "s");
+  note("the same in processor time", processorSeconds() - processor, "s");
 }
 
 std::unique_ptr<MainWindow> longDemo() {
@@ -426,18 +498,22 @@ int main(int count, char** arguments) {
   };
   if (wants("--help") && !wanted.empty()) {
     std::printf(
-        "Measures the window. Arguments: parts to measure, of start, demo, pan, latency, scroll, long (default: "
-        "all).\n");
+        "Measures the window. Arguments: parts to measure, of start, demo, passage, pan, latency, scroll, long "
+        "(default: all).\n");
     return 0;
   }
   setenv("QT_QPA_PLATFORM", "offscreen", 0);
   qInstallMessageHandler([](QtMsgType, const QMessageLogContext&, const QString&) {});
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "foxscope";
   if (wants("start")) measureStart(program);
+  const QTemporaryDir folder;
+  const QString atlas = folder.filePath("atlas.h5");
+  if (wants("passage")) writeAtlas(atlas.toStdString());
   int none = 1;
   const QApplication application(none, arguments);
   QApplication::setStyle(QStyleFactory::create("Fusion"));
   if (wants("demo")) measureDemo();
+  if (wants("passage")) measurePassage(atlas);
   if (wants("pan") || wants("latency")) {
     auto window = longDemo();
     report("memory with both models' runs and 8192 tokens, resident now",

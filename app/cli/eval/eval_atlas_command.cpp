@@ -106,8 +106,8 @@ int makeAtlas(const AtlasOptions& options, const CommandContext& context, Proces
   };
   events.partial = sayKept(context);
   events.read = [&](const std::string& name, std::int64_t tokens, double seconds) {
-    context.console.note(fmt::format("{}: {} tokens in {:.1f} s, {} tokens/s", name, count_text(tokens), seconds,
-                                     count_text(std::llround(static_cast<double>(tokens) / seconds))));
+    context.console.detail(fmt::format("{}: {} tokens in {:.1f} s, {} tokens/s", name, count_text(tokens), seconds,
+                                       count_text(std::llround(static_cast<double>(tokens) / seconds))));
   };
   events.note = [&](const std::string& text) { context.console.note(text); };
   const auto atlas = evaluate_atlas(request, events, context.job(), processes);

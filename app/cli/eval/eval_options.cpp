@@ -97,7 +97,7 @@ std::function<void(const std::filesystem::path& kept)> sayKept(const CommandCont
 }
 
 int endOfOthers(bool done) {
-  if (!done) throw Error("interrupted");
+  if (!done) throw Error("interrupted: the same command goes on from the work so far");
   return kDone;
 }
 

@@ -158,9 +158,7 @@ class AtlasModelWork {
       place_ = QueryKeyPlace(needs, std::max(model_.table->length, at_once), free, memory_user(model_),
                              kernel_gpu(model_.device));
     }
-    for (std::size_t window = 0; window < model_.done.size(); ++window) {
-      if (!model_.done[window]) tokens_ += std::ssize(model_.windows.windows[window].ids);
-    }
+    for (const std::vector<std::size_t>& batch : batches_) tokens_ += tokens_of(batch);
     const auto lm = model_.load(job_);
     if (!lm) return false;
     if (model_.first != nullptr) {
@@ -177,6 +175,8 @@ class AtlasModelWork {
       return false;
     };
     for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
+      // Batches go to processes in their order.
+      while (given_ < batch) tokens_given_ += tokens_of(batches_[given_++]);
       auto passes = job_.stopped() ? nullptr : read_windows(*lm, batches_[batch]);
       if (!added() || passes == nullptr) return end_early();
       if (is_time()) keep();
@@ -193,6 +193,10 @@ class AtlasModelWork {
   }
 
  private:
+  [[nodiscard]] std::int64_t tokens_of(const std::vector<std::size_t>& batch) const {
+    return std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
+  }
+
   /// Keeping takes at most a twentieth of the time, and happens when what could be lost is a tenth of the work.
   [[nodiscard]] bool is_time() const {
     const double since = seconds_from(kept_);
@@ -221,9 +225,9 @@ class AtlasModelWork {
 
   /// @returns null if the job was stopped
   std::unique_ptr<Passes> read_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
-    const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.windows.windows[windows.front()].ids);
+    const std::int64_t tokens = tokens_of(windows);
     auto pass = forward_windows(model_, lm, windows, keep_, place_,
-                                share_of_job(job_, {done_tokens_, tokens_, "tokens", "reading heads"}, tokens));
+                                share_of_job(job_, {tokens_given_, tokens_, "tokens", "reading heads"}, tokens));
     if (!pass) return nullptr;
     auto passes = std::make_unique<Passes>(Passes{windows, std::move(*pass), {}});
     if (first_) {
@@ -278,7 +282,9 @@ class AtlasModelWork {
   AtlasSums made_;  ///< of windows that are not kept yet
   std::uint32_t parts_ = 0;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
-  std::int64_t tokens_ = 0;                        ///< that are left
+  std::int64_t tokens_ = 0;                        ///< of all of them
+  std::size_t given_ = 0;                          ///< batches before this process's, given to any process
+  std::int64_t tokens_given_ = 0;                  ///< of these
   std::int64_t done_tokens_ = 0;                   ///< of this process
   AtlasClock::time_point started_;
   AtlasClock::time_point kept_;

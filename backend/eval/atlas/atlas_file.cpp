@@ -226,14 +226,15 @@ class AtlasFileReader {
       if (left < 0) break;
     }
     if (left != 0) file_.fail(group, "does not count every position by its token once");
+    const std::int64_t all_positions = model.positions();
     for (std::size_t place = 0; place < shape.head_count(); ++place) {
       if (!model.has_gate(place)) continue;
       std::int64_t positions = 0;
       for (const std::int64_t bin : model.sums.row(AtlasSum::log_gate_histogram, place)) {
-        if (bin < 0 || bin > model.positions()) file_.fail(group, "has a histogram of other positions than there are");
+        if (bin < 0 || bin > all_positions) file_.fail(group, "has a histogram of other positions than there are");
         positions += bin;
       }
-      if (positions != model.positions()) file_.fail(group, "has a histogram of other positions than there are");
+      if (positions != all_positions) file_.fail(group, "has a histogram of other positions than there are");
       const auto log_gates = model.sums.row(AtlasSum::token_log_gate, place);
       for (const std::int32_t id : ids) {
         const double mean =

@@ -98,7 +98,7 @@ AtlasMerge::AtlasMerge(Atlas first, std::string name) : atlas_(std::move(first))
   for (const AtlasModel& model : atlas_.models) {
     windows_.push_back(std::make_unique<EvaluatedWindows>(*model.windows));
   }
-  for (const WindowDocument& document : atlas_.corpus.documents) documents_.insert(document.sha256);
+  for (const WindowDocument& document : atlas_.corpus.documents) documents_.emplace(document.sha256, name_);
 }
 
 void AtlasMerge::add(Atlas more, const std::string& name) {
@@ -110,13 +110,13 @@ void AtlasMerge::add(Atlas more, const std::string& name) {
                             others[k].first, others[k].second, name_, facts[k].second));
   }
   for (const WindowDocument& document : more.corpus.documents) {
-    if (!documents_.contains(document.sha256)) continue;
+    const auto [known, is_new] = documents_.emplace(document.sha256, name);
+    if (is_new) continue;
     throw Error(
-        fmt::format("{}: holds the document {}, as an atlas before it does, which would count twice: merge "
-                    "atlases of different documents",
-                    name, document.name));
+        fmt::format("{}: holds the document {}, as {} does, which would count twice: merge atlases of different "
+                    "documents",
+                    name, document.name, known->second));
   }
-  for (const WindowDocument& document : more.corpus.documents) documents_.insert(document.sha256);
   // Without documents each window is its own.
   const auto documents = static_cast<std::int32_t>(atlas_.corpus.documents.empty() ? windows_.front()->document.size()
                                                                                    : atlas_.corpus.documents.size());

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@ class AtlasMerge {
   Atlas atlas_;
   std::string name_;                                        ///< of the first file
   std::vector<std::unique_ptr<EvaluatedWindows>> windows_;  ///< of each model
-  std::set<std::string> documents_;                         ///< SHA-256
+  std::map<std::string, std::string> documents_;            ///< by SHA-256, the file that holds it
 };
 
 }  // namespace foxscope

@@ -68,9 +68,9 @@ std::size_t histogram_bin(double negative_log_gate) {
   return 1 + 16 * octave + sixteenths.of(rest);
 }
 
-/// log f in kLogGateUnit, rounded to the nearest even whole number.
-std::int64_t whole_log_gate(double log_gate) {
-  const double units = log_gate / kLogGateUnit;
+/// log f in a unit, rounded to the nearest even whole number.
+std::int64_t whole_log_gate(double log_gate, double unit) {
+  const double units = log_gate / unit;
   // Beside this number doubles are whole, and their last bits count them.
   constexpr double kWhole = 0x1.8p52;
   if (!(std::abs(units) < 0x1p51)) return static_cast<std::int64_t>(std::nearbyint(units));
@@ -299,7 +299,7 @@ class WindowWork {
       const double log_gate = c[p] - c[p - 1];
       log_gates[p - 1] = log_gate;
       sum += log_gate;
-      const std::int64_t whole = whole_log_gate(log_gate);
+      const std::int64_t whole = whole_log_gate(log_gate, kLogGateUnit);
       token_sums[reads_[p - 1]] += whole;
       const std::size_t bin = histogram_bin(-log_gate);
       ++histogram[bin];

@@ -105,6 +105,8 @@ class ModelWork {
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();
     for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
+      // Batches go to processes in their order.
+      while (given_ < batch) tokens_given_ += tokens_of(batches_[given_++]);
       if (job_.stopped() || !run_windows(*lm, batches_[batch])) return false;
     }
     if (!work_.collect([this] { return is_done(); }, job_)) return false;
@@ -115,10 +117,14 @@ class ModelWork {
  private:
   [[nodiscard]] bool is_done() const { return std::ranges::find(model_.done, false) == model_.done.end(); }
 
+  [[nodiscard]] std::int64_t tokens_of(const std::vector<std::size_t>& batch) const {
+    return std::ssize(batch) * std::ssize(model_.labels(batch.front()));
+  }
+
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
-    const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.labels(windows.front()));
+    const std::int64_t tokens = tokens_of(windows);
     auto pass = forward_windows(model_, lm, windows, {Keep::loss}, {},
-                                share_of_job(job_, {done_tokens_, timing_.tokens, "tokens", "losses"}, tokens));
+                                share_of_job(job_, {tokens_given_, timing_.tokens, "tokens", "losses"}, tokens));
     if (!pass) return false;
     timing_.attention_kernel = pass->report.attention_kernel;
     for (std::size_t n = 0; n < windows.size(); ++n) {
@@ -126,7 +132,6 @@ class ModelWork {
       check_losses(model_, windows[n], losses);
       work_.add(index_, static_cast<std::uint32_t>(windows[n]), losses);
     }
-    done_tokens_ += tokens;
     return true;
   }
 
@@ -136,7 +141,8 @@ class ModelWork {
   LossTiming& timing_;
   const Job& job_;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
-  std::int64_t done_tokens_ = 0;                   ///< of this process
+  std::size_t given_ = 0;                          ///< batches before this process's, given to any process
+  std::int64_t tokens_given_ = 0;                  ///< of these
 };
 
 }  // namespace

@@ -23,6 +23,10 @@ constexpr std::chrono::seconds kBetweenSigns(2);
 constexpr std::chrono::seconds kFarewell(60);  // of who hosts the store, until the others have left
 constexpr std::chrono::seconds kUntilTold(5);  // of who fails, until the others know
 
+/// Bytes that go to the store at once. While it takes a value it answers nobody, and a large one takes it longer than a
+/// sign of life may be late.
+constexpr std::size_t kPostedPiece = std::size_t{1} << 20U;
+
 const std::string kFailed = "failed";
 const std::string kTold = "told";
 const std::string kPosted = "posted";
@@ -217,15 +221,29 @@ std::int64_t TorchProcesses::next_number(const std::string& name) {
 }
 
 void TorchProcesses::post(const std::string& text) {
-  in_store([&] { store_->set(fmt::format("post/{}", store_->add(kPosted, 1) - 1), bytes_of(text)); });
+  in_store([&] {
+    const std::string name = fmt::format("piece/{}/{}", distributed().rank, posted_++);
+    const std::size_t pieces = (text.size() + kPostedPiece - 1) / kPostedPiece;
+    for (std::size_t n = 0; n < pieces; ++n) {
+      store_->set(fmt::format("{}/{}", name, n), bytes_of(text.substr(n * kPostedPiece, kPostedPiece)));
+    }
+    store_->set(fmt::format("post/{}", store_->add(kPosted, 1) - 1), bytes_of(fmt::format("{} {}", pieces, name)));
+  });
 }
 
 std::optional<std::string> TorchProcesses::collect() {
   return in_store([&]() -> std::optional<std::string> {
     if (store_->add(kPosted, 0) == collected_) return std::nullopt;
-    const std::string name = fmt::format("post/{}", collected_);
-    std::string text = text_of(store_->get(name));
-    store_->deleteKey(name);
+    const std::string post = fmt::format("post/{}", collected_);
+    const std::string told = text_of(store_->get(post));
+    const std::size_t blank = told.find(' ');
+    std::string text;
+    for (std::size_t n = 0, pieces = std::stoull(told.substr(0, blank)); n < pieces; ++n) {
+      const std::string name = fmt::format("{}/{}", told.substr(blank + 1), n);
+      text += text_of(store_->get(name));
+      store_->deleteKey(name);
+    }
+    store_->deleteKey(post);
     ++collected_;
     return text;
   });

@@ -75,6 +75,7 @@ class TorchProcesses final : public Processes {
   std::vector<c10::intrusive_ptr<c10d::Work>> begun_;
   std::int64_t gathered_ = 0;
   std::int64_t collected_ = 0;
+  std::int64_t posted_ = 0;  ///< by this process
   std::mutex mutex_;
   bool failing_ = false;  ///< this process says itself why it ends
   std::jthread watch_;    ///< the last member: it ends before the others go
