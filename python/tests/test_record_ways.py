@@ -445,3 +445,28 @@ def test_within_vmap_there_are_no_numbers(tmp_path: Path) -> None:
     ):
         torch.vmap(attention)(q)
     assert torch.vmap(attention)(q).shape == q.shape
+
+
+def test_the_compiler_is_loaded_by_those_who_compile_alone(tmp_path: Path) -> None:
+    """It takes seconds. What is compiled within the block runs as it was written all the same."""
+    code = """
+import sys, torch
+from torch.nn import functional as F
+from foxscope.recording import record
+
+def attend(q):
+    return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+q = torch.randn(1, 2, 70, 8)
+with record(sys.argv[1] + "/first.h5", input_ids=[0] * 70) as rec:
+    attend(q)
+assert "torch._dynamo" not in sys.modules
+own = torch.compile
+with record(sys.argv[1] + "/second.h5", input_ids=[0] * 70) as rec:
+    torch.compile(attend, backend="eager")(q)
+assert torch.compile is own
+assert "68 rows checked" in rec.summary(), rec.summary()
+assert torch.compile(attend, backend="eager")(q).shape == q.shape
+assert torch._dynamo.utils.counters["frames"]["ok"] == 1
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
