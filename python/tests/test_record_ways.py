@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ transformers = pytest.importorskip("transformers", exc_type=ImportError)
 from test_record_models import model_of  # noqa: E402
 
 from foxscope.errors import FoxscopeError  # noqa: E402
-from foxscope.recording import record  # noqa: E402
+from foxscope.recording import patches, record  # noqa: E402
 
 
 def random_ids(*shape: int) -> Any:
@@ -445,3 +446,72 @@ def test_within_vmap_there_are_no_numbers(tmp_path: Path) -> None:
     ):
         torch.vmap(attention)(q)
     assert torch.vmap(attention)(q).shape == q.shape
+
+
+def test_the_compiler_is_loaded_by_those_who_compile_alone(tmp_path: Path) -> None:
+    """It takes seconds. What is compiled within the block runs as it was written all the same."""
+    code = """
+import sys, torch
+from torch.nn import functional as F
+from foxscope.recording import record
+
+def attend(q):
+    return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+q = torch.randn(1, 2, 70, 8)
+with record(sys.argv[1] + "/first.h5", input_ids=[0] * 70) as rec:
+    attend(q)
+assert "torch._dynamo" not in sys.modules
+own = torch.compile
+with record(sys.argv[1] + "/second.h5", input_ids=[0] * 70) as rec:
+    torch.compile(attend, backend="eager")(q)
+assert torch.compile is own
+assert "68 rows checked" in rec.summary(), rec.summary()
+assert torch.compile(attend, backend="eager")(q).shape == q.shape
+assert torch._dynamo.utils.counters["frames"]["ok"] == 1
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+def test_the_program_is_searched_again_where_something_new_calls_attention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = 0
+    search = patches.gc.get_referrers
+
+    def count(*objects: object) -> list[Any]:
+        nonlocal searches
+        searches += 1
+        return search(*objects)
+
+    monkeypatch.setattr(patches.gc, "get_referrers", count)
+
+    class Holder(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend = torch.nn.functional.scaled_dot_product_attention
+
+    def seen(holder: Any, name: str) -> tuple[bool, int]:
+        nonlocal searches
+        searches = 0
+        q = torch.randn(1, 2, 70, 8)
+        rec = record(tmp_path / "run.h5", input_ids=[0] * 70, overwrite=True)
+        try:
+            with rec:
+                getattr(holder, name)(q, q, q, is_causal=True)
+        except FoxscopeError:
+            return False, searches
+        return True, searches
+
+    module = types.ModuleType("foxscope_test_of_places")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert seen(torch.nn.functional, "scaled_dot_product_attention")[0]
+    again = seen(torch.nn.functional, "scaled_dot_product_attention")
+    assert again == (True, 0)
+    module.attend = torch.nn.functional.scaled_dot_product_attention  # type: ignore[attr-defined]
+    in_module = seen(module, "attend")
+    assert in_module[0] and in_module[1] > 0
+    holder = Holder()
+    of_layer = seen(holder, "attend")
+    assert of_layer[0] and of_layer[1] > 0
+    assert holder.attend is torch.nn.functional.scaled_dot_product_attention is module.attend  # type: ignore[attr-defined]

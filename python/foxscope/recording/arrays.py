@@ -5,6 +5,7 @@ Neither torch nor a GPU is needed: torch is looked at only where a program has i
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -101,11 +102,19 @@ def pad_channels(value: Tensor, channels: int) -> Tensor:
 def extremes(part: Tensor) -> Tensor:
     """The least and the largest number of a tensor, [2] beside it; NaN where one of its numbers is NaN."""
     if is_torch(part):
+        torch = torch_module()
         # torch copies what does not lie in memory in the order of its axes, and any order of them has the same extremes.
         part = part.permute(sorted(range(part.ndim), key=lambda axis: -part.stride(axis)))
-        torch = torch_module()
         return torch.stack(torch.aminmax(part))
     return np.array([part.min(), part.max()], np.float64)
+
+
+def size_of(part: Tensor) -> Tensor:
+    """The largest size of a tensor's numbers, beside it; NaN where one of its numbers is NaN."""
+    if is_torch(part) and part.device.type == "cuda" and part.is_floating_point():  # in one pass over any strides
+        torch = torch_module()
+        return torch.linalg.vector_norm(part, math.inf, dtype=torch.promote_types(part.dtype, torch.float32))
+    return abs(extremes(part)).max()
 
 
 def beside(part: Tensor, other: Tensor) -> Tensor:

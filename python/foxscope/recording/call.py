@@ -21,6 +21,7 @@ from .arrays import (
     is_torch,
     raise_not_finite,
     shape_of,
+    size_of,
     to_float64,
 )
 from .readings import Readings
@@ -225,13 +226,13 @@ _FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "si
 
 
 def measure_numbers(call: Call, readings: Readings) -> None:
-    """Reads, beside the tensors, the extremes that `check_numbers` looks at."""
+    """Reads, beside the tensors, the sizes of numbers that `check_numbers` looks at."""
     if call.log_decay is not None:
         readings.add("log_decay", extremes(call.log_decay))
     for name in _FINITE:
         part = getattr(call, name)
         if part is not None:
-            readings.add(name, extremes(part))
+            readings.add(name, size_of(part))
 
 
 def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
@@ -243,7 +244,7 @@ def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
     if call.log_decay is not None and not found["log_decay"][1] <= MOST_LOG_FORGET:
         _check_gates(call, call.log_decay, where)
         raise _overwritten(where, "log_forget" if call.mixer == "attention" else "log_decay", "is NaN or above 0")
-    size = {name: float(np.abs(found[name]).max()) for name in _FINITE if name in found}
+    size = {name: float(found[name]) for name in _FINITE if name in found}
     for name, largest in size.items():
         if not math.isfinite(largest):
             part = getattr(call, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -153,15 +154,29 @@ class _Watch:
 
     def _stop_compiling(self, torch: Any) -> None:
         """A compiled graph would hide the calls that are in it: compiled modules run as they were written."""
+        compile_module = torch.compile
+        eager = functools.cache(self._run_eagerly)
+
+        def compile_within(*args: Any, **kwargs: Any) -> Any:
+            eager(torch)
+            return compile_module(*args, **kwargs)
+
+        if "torch._dynamo" in sys.modules:
+            eager(torch)
+        else:  # nothing is compiled so far, and torch takes seconds to load its compiler
+            self._patches.set_item(vars(torch), "compile", functools.wraps(compile_module)(compile_within))
+        heads = getattr(torch.backends, "mha", None)
+        if heads is not None and heads.get_fastpath_enabled():
+            heads.set_fastpath_enabled(False)  # torch.nn.TransformerEncoder in one call of C++
+            self._patches.on_restore(lambda: heads.set_fastpath_enabled(True))
+
+    def _run_eagerly(self, torch: Any) -> None:
+        """Lets compiled modules run as they were written, until everything is put back."""
         set_stance = getattr(torch.compiler, "set_stance", None)
         if set_stance is not None:
             stance = set_stance("force_eager")
             stance.__enter__()
             self._patches.on_restore(lambda: stance.__exit__(None, None, None))
-        heads = getattr(torch.backends, "mha", None)
-        if heads is not None and heads.get_fastpath_enabled():
-            heads.set_fastpath_enabled(False)  # torch.nn.TransformerEncoder in one call of C++
-            self._patches.on_restore(lambda: heads.set_fastpath_enabled(True))
 
     def _patch_interface(self) -> None:
         """Models of transformers look their attention up in AttentionInterface, or call the eager one of their module."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,7 +117,7 @@ def _sums_of(call: Call) -> Float64 | None:
     """Sums c of the rows of a call, [H, n] nats, from 0 on; None where decays are of channels."""
     if call.decay == "channel":
         return None
-    return np.zeros((call.heads, call.rows)) if call.log_decay is None else _falling(call.log_decay, 1)
+    return np.broadcast_to(np.zeros(1), (call.heads, call.rows)) if call.log_decay is None else _falling(call.log_decay, 1)
 
 
 class _ChannelSums:
@@ -146,8 +147,12 @@ def write_layer(writer: RunWriter, number: int, layer: Layer, call: Call, number
         shape = tuple(int(extent) for extent in part.shape)
         writer.append(f"{group}/{name}", kind, shape, pieces(part, kind, f"layer {number}: {shown}"))
 
-    first = layer.positions == 0
-    _write_decays(put, layer, call, "gates" in numbers.keep)
+    first, kept = layer.positions == 0, "gates" in numbers.keep
+    if first:
+        writer.attributes(group, {"source": layer.origin})
+    _write_decays(
+        put, lambda sums: writer.append(f"{group}/cumulative_log_gate", "float64", sums.shape, sums), layer, call, kept
+    )
     width = call.d
     if layer.softmax:
         if call.v is not None and "values" in numbers.keep:
@@ -168,7 +173,7 @@ def write_layer(writer: RunWriter, number: int, layer: Layer, call: Call, number
     layer.positions += call.rows
 
 
-def _write_decays(put: Any, layer: Layer, call: Call, kept: bool) -> None:
+def _write_decays(put: Any, put_sums: Callable[[Float64], None], layer: Layer, call: Call, kept: bool) -> None:
     sums = _sums_of(call)
     if sums is None:
         of_channels = _ChannelSums(call.log_decay, layer.last_sum)
@@ -185,6 +190,6 @@ def _write_decays(put: Any, layer: Layer, call: Call, kept: bool) -> None:
     layer.forgets = bool((layer.last_sum < 0).any())
     if not kept:
         return
-    put("cumulative_log_gate", sums, "log_forget" if layer.softmax else "log_decay")
+    put_sums(sums)
     if call.decay_rate is not None and layer.positions == 0:
         put("decay_rate", to_float64(call.decay_rate), "decay_rate")

@@ -34,12 +34,13 @@ def write_model(writer: RunWriter, layers: Mapping[int, Layer], count: int, numb
     schema = SCHEMA if alike and len(layers) == count else _write_mixers(writer, layers, count, numbers)
     windows = {layer.call.window for layer in layers.values() if layer.softmax}
     for number, layer in layers.items():
-        of_layer: dict[str, Any] = {"source": layer.origin}
+        of_layer: dict[str, Any] = {}
         if len(windows) > 1 and layer.softmax:
             of_layer["window_size"] = layer.call.window
         if heads is not None:
             of_layer["recorded_heads"] = np.array(heads, np.int64)
-        writer.attributes(f"layers/{number:02}", of_layer)
+        if of_layer:
+            writer.attributes(f"layers/{number:02}", of_layer)
     attributes: dict[str, Any] = {
         "NX_class": "NXentry",
         "order": 0,

@@ -41,6 +41,9 @@ from .readings import Readings
 ROWS = 64
 LAST_ROWS = 4
 
+#: Keys whose products a GPU sums apart from others.
+_KEYS_APART = 512
+
 #: Mixers whose chunked code solves a triangular system of the rows of a chunk: the rounding of each row adds up.
 ERASING = ("delta_rule", "delta_product", "diagonal_plus_low_rank")
 
@@ -202,8 +205,22 @@ def _delta_product(short: Call, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, 
 
 def _last_logits(call: Call) -> Tensor:
     """Logits s q.k of the last rows of softmax attention, [H, r, m], made in float32 where the tensors lie."""
-    q, k = to_float32(call.q[:, -LAST_ROWS:]), to_float32(call.k)
-    return call.scale * _wide((_by_key_head(call, q) @ k.swapaxes(1, 2)).reshape(call.heads, LAST_ROWS, -1))
+    q, k = _by_key_head(call, call.q[:, -LAST_ROWS:]), call.k.swapaxes(1, 2)
+    products = _products_in_float32(q, k)
+    if products is None:
+        products = to_float32(q) @ to_float32(k)
+    return call.scale * _wide(products.reshape(call.heads, LAST_ROWS, -1))
+
+
+def _products_in_float32(a: Tensor, b: Tensor) -> Tensor | None:
+    """Products of 16-bit matrices of a GPU, summed in float32, where this torch has them."""
+    if not is_torch(a) or a.device.type != "cuda" or a.dtype != b.dtype or a.element_size() != 2:
+        return None
+    torch = torch_module()
+    try:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    except (TypeError, RuntimeError):
+        return None
 
 
 def _last_rows(call: Call, logits: Tensor, c: Tensor | None) -> Tensor:
@@ -214,7 +231,19 @@ def _last_rows(call: Call, logits: Tensor, c: Tensor | None) -> Tensor:
     weights = to_float32(_by_key_head(call, entries))
     if is_torch(v):
         weights = torch_module().as_tensor(weights).to(v.device)
-    return _wide(weights @ v).reshape(call.heads, LAST_ROWS, -1)
+    return _wide(_mixed(weights, v)).reshape(call.heads, LAST_ROWS, -1)
+
+
+def _mixed(weights: Tensor, v: Tensor) -> Tensor:
+    """Products [H, r, m] @ [H, m, d]. Few rows of many keys keep a GPU busy where parts of the keys are summed apart."""
+    heads, rows, keys = weights.shape
+    whole = keys - keys % _KEYS_APART
+    if not is_torch(v) or v.device.type != "cuda" or whole == 0:
+        return weights @ v
+    parts = whole // _KEYS_APART
+    of_parts = weights[:, :, :whole].reshape(heads, rows, parts, _KEYS_APART).transpose(1, 2)
+    values = v[:, :whole].reshape(heads, parts, _KEYS_APART, -1)
+    return (of_parts @ values).sum(1) + weights[:, :, whole:] @ v[:, whole:]
 
 
 def _rounding(call: Call) -> float:

@@ -51,7 +51,7 @@ def to_host(part: Tensor) -> Tensor:
     if part.device.type != "cuda":
         return part.clone()
     torch = torch_module()
-    host = torch.empty(part.shape, dtype=part.dtype, pin_memory=True)
+    host = torch.empty(part.shape, dtype=part.dtype, device="cpu", pin_memory=True)
     host.copy_(part, non_blocking=True)
     return host
 

@@ -8,7 +8,6 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -65,6 +64,13 @@ def _hdf5_type(dtype: str) -> Any:
     return {"float32": h5py.h5t.IEEE_F32LE, "float64": h5py.h5t.IEEE_F64LE, "bfloat16": _bfloat16()}[dtype]
 
 
+#: Bytes of zeros in a chunk.
+_MOST_ZEROS = 1 << 20
+
+#: An array [H, n, ...], or its heads.
+Heads = npt.NDArray[Any] | Iterable[npt.NDArray[Any]]
+
+
 @dataclass
 class _Piece:
     """Rows [begin, begin + count) of an array in the spool."""
@@ -101,7 +107,6 @@ class RunWriter:
         self._overwrite = overwrite
         self._arrays: dict[str, _Array] = {}
         self._spool: BinaryIO | None = None
-        self._packers: ThreadPoolExecutor | None = None
         self._hdf5 = h5py.File(self._file, "w", track_order=False)
 
     @property
@@ -109,8 +114,8 @@ class RunWriter:
         """The group of the model."""
         return f"models/{self._model}"
 
-    def append(self, path: str, dtype: str, shape: tuple[int, ...], heads: Iterable[npt.NDArray[Any]]) -> None:
-        """Adds rows of an array [H, n, ...], given head by head; one that has no rows yet begins with them."""
+    def append(self, path: str, dtype: str, shape: tuple[int, ...], heads: Heads) -> None:
+        """Adds rows of an array [H, n, ...], given whole or head by head; one that has no rows yet begins with them."""
         array = self._arrays.get(path)
         if array is None:
             array = _Array(path, dtype, shape[0], shape[2:], shape[1])
@@ -132,7 +137,7 @@ class RunWriter:
 
     def write(self, path: str, dtype: str, numbers: npt.NDArray[Any]) -> None:
         """Writes a whole array whose first axis need not be heads."""
-        self._create(self._hdf5, f"{self.root}/{path}", dtype, numbers.shape, numbers.size > 4096)
+        self._create(self._hdf5, f"{self.root}/{path}", dtype, numbers.shape)
         self._hdf5[f"{self.root}/{path}"][...] = numbers
         self._file.check()
 
@@ -140,61 +145,50 @@ class RunWriter:
         """Positions that an array has."""
         return self._arrays[path].rows
 
-    def _create(self, file: h5py.File, path: str, dtype: str, shape: tuple[int, ...], packed: bool) -> Any:
+    def _create(
+        self, file: h5py.File, path: str, dtype: str, shape: tuple[int, ...], chunk: tuple[int, ...] | None = None
+    ) -> Any:
         kind = h5py.h5t.STD_I32LE if dtype == "int32" else h5py.h5t.STD_I64LE if dtype == "int64" else _hdf5_type(dtype)
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_obj_track_times(False)
-        if packed and int(np.prod(shape)) > 0:
-            size = max(1, min(shape[-1], (128 << 10) // kind.get_size()))
-            creation.set_chunk((1,) * (len(shape) - 1) + (size,))
-            creation.set_shuffle()
+        if chunk is not None:
+            creation.set_chunk(chunk)
             creation.set_deflate(1)
         links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
         links.set_create_intermediate_group(True)
         space = h5py.h5s.create_simple(shape)
         return h5py.h5d.create(file.id, path.encode(), kind, space, dcpl=creation, lcpl=links)
 
-    def _write_whole(self, file: h5py.File, array: _Array, heads: Iterable[npt.NDArray[Any]]) -> None:
+    def _write_whole(self, file: h5py.File, array: _Array, heads: Heads) -> None:
         shape = (array.heads, array.rows, *array.row)
-        packed = array.path.endswith("cumulative_log_gate")
         path = f"{self.root}/{array.path}"
-        dataset = self._create(file, path, array.dtype, shape, packed)
-        if packed:
-            self._write_packed(dataset, heads)
-            self._describe(file, path)
-            return
         kind = _hdf5_type(array.dtype)
+        if isinstance(heads, np.ndarray) and not heads.any():
+            self._write_zeros(file, path, array.dtype, shape)
+            return
+        dataset = self._create(file, path, array.dtype, shape)
+        self._describe(file, path)
+        if isinstance(heads, np.ndarray):
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(heads), mtype=kind)
+            self._file.check()
+            return
         memory = h5py.h5s.create_simple((1, *shape[1:]))
         space = dataset.get_space()
         for index, head in enumerate(heads):
             space.select_hyperslab((index,) + (0,) * (len(shape) - 1), (1, *shape[1:]))
             dataset.write(memory, space, np.ascontiguousarray(head), mtype=kind)
             self._file.check()
+
+    def _write_zeros(self, file: h5py.File, path: str, dtype: str, shape: tuple[int, ...]) -> None:
+        """Writes an array of zeros, as c of a layer without gates is, packed."""
+        row = int(np.prod(shape[1:])) * _NUMPY[dtype].itemsize
+        heads = max(1, min(shape[0], _MOST_ZEROS // row))
+        dataset = self._create(file, path, dtype, shape, (heads, *shape[1:]))
         self._describe(file, path)
-
-    def _write_packed(self, dataset: Any, heads: Iterable[npt.NDArray[Any]]) -> None:
-        """Writes an array [H, L] whose chunks threads pack, as the filters of `_create` do."""
-        size = dataset.get_create_plist().get_chunk()[1]
-
-        def pack(chunk: npt.NDArray[Any]) -> bytes:
-            padded = np.zeros(size, chunk.dtype)
-            padded[: len(chunk)] = chunk
-            return zlib.compress(padded.view(np.uint8).reshape(size, -1).T.tobytes(), 1)
-
-        def begin_to_pack(chunk: npt.NDArray[Any]) -> bytes | Future[bytes]:
-            if not chunk.any():  # all that a head without gates has
-                return _packed_zeros(size * chunk.itemsize)
-            self._packers = self._packers or ThreadPoolExecutor(min(16, os.cpu_count() or 1), "foxscope.pack")
-            return self._packers.submit(pack, chunk)
-
-        packed = [
-            ((index, begin), begin_to_pack(head[begin : begin + size]))
-            for index, head in enumerate(heads)
-            for begin in range(0, len(head), size)
-        ]
-        for place, data in packed:
-            dataset.write_direct_chunk(place, data if isinstance(data, bytes) else data.result())
-            self._file.check()
+        packed = _packed_zeros(heads * row)
+        for begin in range(0, shape[0], heads):
+            dataset.write_direct_chunk((begin,) + (0,) * (len(shape) - 1), packed)
+        self._file.check()
 
     @staticmethod
     def _describe(file: h5py.File, path: str) -> None:
@@ -279,7 +273,7 @@ class RunWriter:
         attributes["NX_class"] = "NXroot"
         attributes["default"] = self.root
         self._hdf5.close()
-        self._close_threads_and_spool()
+        self._close_spool()
         try:
             self._file.commit()
         finally:
@@ -290,13 +284,10 @@ class RunWriter:
         try:
             self._hdf5.close()
         finally:
-            self._close_threads_and_spool()
+            self._close_spool()
             self._file.discard()
 
-    def _close_threads_and_spool(self) -> None:
-        if self._packers is not None:
-            self._packers.shutdown(cancel_futures=True)
-            self._packers = None
+    def _close_spool(self) -> None:
         if self._spool is not None:
             self._spool.close()
             self._spool = None
