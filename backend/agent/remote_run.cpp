@@ -643,7 +643,7 @@ RunFile run_of(Place place, OpenedRun opened, const TextAndTokens& whole) {
   return run;
 }
 
-/// Asks to open a run file.
+/// Asks to open a run file after a glance.
 /// @param rows  whether row normalisers that it lacks are computed there
 Message request_to_open(const RemotePath& there, RunCheck check, bool rows) {
   Message request = request_for("open");
@@ -687,7 +687,9 @@ std::optional<RunFile> open_there(const std::string& path, RunCheck check, bool 
                                   const std::string& device) {
   const RemotePath there = parse_remote_path(path);
   const auto remote = Remote::at(there.host);
-  const std::optional<Message> answer = remote->ask(request_to_open(there, check, rows), job);
+  Message request = request_to_open(there, check, rows);
+  if (check == RunCheck::whole) request.header["check_begins"] = true;
+  const std::optional<Message> answer = remote->ask(request, job);
   if (!answer) return std::nullopt;
   RunFile run = opened_there(remote, *answer, device);
   if (check == RunCheck::whole) {

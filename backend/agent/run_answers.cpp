@@ -74,6 +74,22 @@ struct KnownGates {
   std::shared_future<std::vector<double>> means;
 };
 
+/// The check of a whole file, which goes on in the background.
+struct KnownCheck {
+  std::shared_ptr<const RunFile> file;
+  std::shared_future<std::vector<RunCheckReport>> reports;
+};
+
+/// Waits for what goes on in the background. @returns false if the job was stopped
+template <typename T>
+bool wait_for(const std::shared_future<T>& result, const Job& job) {
+  constexpr std::chrono::milliseconds kBetweenLooks{2};
+  while (result.wait_for(kBetweenLooks) != std::future_status::ready) {
+    if (job.stopped()) return false;
+  }
+  return true;
+}
+
 /// The newest first, of which the last go.
 template <typename T>
 void keep_newest(std::list<T>& known, T newest, std::size_t most) {
@@ -132,6 +148,8 @@ class RunAnswers {
   std::shared_ptr<const ArrayValues> values_of(const std::shared_ptr<const Trace>& trace, TraceArray array, int index);
   std::shared_ptr<const AttentionSpread> spread_of(const HeadOf& head, const Job& job);
   void know_spread(const HeadOf& head, const AttentionSpread& spread);
+  std::shared_future<std::vector<RunCheckReport>> check_of(const std::string& path,
+                                                           const std::shared_ptr<const RunFile>& file);
   std::shared_future<std::vector<double>> gates_of(const std::shared_ptr<const Trace>& trace);
   std::optional<std::vector<double>> known_gates(const std::shared_ptr<const Trace>& trace);
 
@@ -139,8 +157,9 @@ class RunAnswers {
   std::list<OpenFile> files_;
   std::list<KnownArray> arrays_;
   std::list<KnownSpread> spreads_;
-  std::list<KnownGates> gates_;  ///< ends what goes on when it goes
-  std::stop_source ending_;      ///< of work in the background
+  std::list<KnownCheck> checks_;  ///< ends what goes on when it goes
+  std::list<KnownGates> gates_;   ///< likewise
+  std::stop_source ending_;       ///< of work in the background
 };
 
 template <typename T>
@@ -264,6 +283,8 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   run.identity = file_identity(local_path(run.path));
   const auto file = opened(run, check, asked.job);
   if (!file) return std::nullopt;
+  // Who uses a run after a glance waits for the rest before anything is kept.
+  if (take<bool>(asked.request, "check_begins", false)) check_of(local_path(run.path), file);
   const bool shown = take<bool>(asked.request, "losses", false);
   // Who shows a run wants these next, to find the head that it shows first.
   for (std::size_t n = 0; shown && n < file->traces.size(); ++n) gates_of(file->traces[n]);
@@ -274,16 +295,28 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   return answer_with(described);
 }
 
-/// Holds the arrays of a file that was opened against one another, all of them.
+/// Holds the arrays of a file against one another, all of them, beside what is asked of it.
+std::shared_future<std::vector<RunCheckReport>> RunAnswers::check_of(const std::string& path,
+                                                                     const std::shared_ptr<const RunFile>& file) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(checks_, file, &KnownCheck::file);
+  if (found != checks_.end()) return found->reports;
+  auto reports = std::async(std::launch::async, [path, file, stop = ending_.get_token()] {
+                   std::vector<RunCheckReport> found_right;
+                   for (const auto& trace : file->traces) {
+                     found_right.push_back(check_run(*trace, path, kWholeCheck, stop));
+                   }
+                   return found_right;
+                 }).share();
+  keep_newest(checks_, {file, reports}, kOpenFiles);
+  return reports;
+}
+
 std::optional<Message> RunAnswers::check(const Asked& asked) {
   const auto run = take<RunReference>(asked.request, "run");
-  const auto file = file_of(run, asked.job);
-  std::vector<RunCheckReport> reports;
-  for (const auto& trace : file->traces) {
-    reports.push_back(check_run(*trace, local_path(run.path), kWholeCheck, asked.job.stop));
-    if (asked.job.stopped()) return std::nullopt;
-  }
-  return answer_with(reports);
+  const auto reports = check_of(local_path(run.path), file_of(run, asked.job));
+  if (!wait_for(reports, asked.job)) return std::nullopt;
+  return answer_with(reports.get());
 }
 
 std::optional<Message> RunAnswers::text(const Asked& asked) {
@@ -546,9 +579,7 @@ std::optional<std::vector<double>> RunAnswers::known_gates(const std::shared_ptr
 
 std::optional<Message> RunAnswers::gates(const Asked& asked) {
   const auto means = gates_of(head_of(asked.request, "of", asked.job).trace);
-  while (means.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
-    if (asked.job.stopped()) return std::nullopt;
-  }
+  if (!wait_for(means, asked.job)) return std::nullopt;
   return answer_with(means.get());
 }
 
