@@ -41,8 +41,11 @@ constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
 /// A map of fewer pixels is sent as it is, whatever it is for.
 constexpr std::int64_t kShadedPixels = 1 << 16;
 /// A picture of more bytes is sent in fewer steps of its colours, unless all are asked for: at 20 Mbit/s these take
-/// 48 ms, so that with 50 ms there and back a picture comes a tenth of a second after it was computed.
-constexpr std::size_t kPictureBytes = 120'000;
+/// 38 ms, so that with 50 ms there and back a picture comes a tenth of a second after it was computed.
+constexpr std::size_t kPictureBytes = 95'000;
+/// So many of 240 steps become one at most, and so many pixels in so many rows get one value.
+constexpr int kMostJoined = 40;
+constexpr int kLargestSquare = 4;
 /// Of the lines of a map a stage is sent when the first of this share are done, and then whenever as many times more.
 constexpr std::int64_t kShareOfStages = 16;
 constexpr std::int64_t kBetweenStages = 4;
@@ -452,7 +455,7 @@ Message stage_message(const MapStage& stage, const std::vector<std::int32_t>& li
   }
   Message message;
   put(message, "lines", lines);
-  put(message, "stage", shaded(part, request));
+  put(message, "stage", Shading(part, request).image());
   return message;
 }
 
@@ -460,28 +463,29 @@ Message stage_message(const MapStage& stage, const std::vector<std::int32_t>& li
 struct SizedAnswer {
   Message message;
   std::size_t bytes = 0;
+
+  explicit SizedAnswer(const ShadedImage& image) : message(answer_with(image)), bytes(encoded(message).size()) {}
 };
 
-SizedAnswer sized_answer(const ShadedImage& image) {
-  SizedAnswer answer{answer_with(image), 0};
-  answer.bytes = encoded(answer.message).size();
-  return answer;
-}
-
+/// The finest picture that is small enough.
 Message shaded_answer(const Image& image, const MapRequest& request, bool all_steps) {
-  const ShadedImage whole = shaded(image, request);
-  SizedAnswer answer = sized_answer(whole);
-  SizedAnswer other = sized_answer(with_differences(whole));
+  const Shading shading(image, request);
+  const ShadedImage whole = shading.image();
+  SizedAnswer answer(whole);
+  SizedAnswer other(with_differences(whole));
   const bool differences = other.bytes < answer.bytes;
   if (differences) answer = std::move(other);
-  const auto pixels = static_cast<double>(image.value.size());
-  double steps = kColourSteps;
-  while (!all_steps && answer.bytes > kPictureBytes && steps >= 4) {
-    // Of values that are noise, half as many steps take a bit less for each pixel.
-    const double bits = 8 * static_cast<double>(answer.bytes - kPictureBytes) / pixels;
-    steps /= std::max(1.25, std::exp2(bits));
-    ShadedImage fewer = shaded(image, request, std::max(1, static_cast<int>(steps)));
-    answer = sized_answer(differences ? with_differences(std::move(fewer)) : fewer);
+  if (all_steps) return std::move(answer.message);
+  // Of values that are noise a code for their levels takes what it takes; what repeats itself takes less in each.
+  const double each = static_cast<double>(answer.bytes) / std::max(shading.bits(1), 1e-9);
+  for (int side = 1; answer.bytes > kPictureBytes && side <= kLargestSquare; ++side) {
+    const double of_squares = each / (side * side);
+    for (int joined = side == 1 ? 2 : 1; answer.bytes > kPictureBytes && joined <= kMostJoined;
+         joined += 1 + joined / 8) {
+      if (of_squares * shading.bits(joined) > kPictureBytes) continue;
+      ShadedImage fewer = shading.image(joined, side);
+      answer = SizedAnswer(differences && side == 1 ? with_differences(std::move(fewer)) : packed(std::move(fewer)));
+    }
   }
   return std::move(answer.message);
 }
