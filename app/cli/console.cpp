@@ -16,6 +16,7 @@
 #include "app/description/number_text.h"
 #include "backend/agent/command_answers.h"
 #include "backend/agent/said_progress.h"
+#include "backend/agent/shown_names.h"
 #include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
@@ -44,8 +45,14 @@ void writeToStandardError(std::string_view text) {
   }
 }
 
+/// A line that an agent takes.
+void writeToAgent(const nlohmann::json& line) {
+  writeToStandardError(agent::kProgressMark + line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                       '\n');
+}
+
 std::string oneLine(std::string_view text) {
-  std::string line = visible(text, "\n");
+  std::string line = visible(agent::with_names_of_copies(text), "\n");
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line;
 }
@@ -137,9 +144,7 @@ void Console::progress(const Progress& progress) {
   m_lastDraw = now;
   if (m_lines) {
     const std::string stage = stageText();
-    const nlohmann::json line = agent::progress_json({progress.done, progress.total, progress.unit, stage});
-    writeToStandardError(agent::kProgressMark + line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                         '\n');
+    writeToAgent(agent::progress_json({progress.done, progress.total, progress.unit, stage}));
     return;
   }
 
@@ -161,6 +166,10 @@ std::string Console::stageText() const {
   return m_subject.empty() ? m_stage : fmt::format("{}: {}", m_subject, m_stage);
 }
 
+void Console::outputBytes(std::int64_t bytes) {
+  if (m_lines) writeToAgent({{agent::kOutputBytes, bytes}});
+}
+
 void Console::endProgress() {
   const std::lock_guard lock(m_mutex);
   eraseBar();
@@ -173,12 +182,14 @@ void Console::eraseBar() {
 
 void Console::write(std::string_view data) {
   static const bool terminal = isatty(STDOUT_FILENO) == 1;
-  terminal ? print(data) : writeToStandardOutput(data);
+  terminal ? print(data) : writeToStandardOutput(agent::with_names_of_copies(data));
 }
 
 void Console::guardOutput(std::function<void()> guard) { guardOfOutput() = std::move(guard); }
 
-void Console::print(std::string_view report) { writeToStandardOutput(visible(report, "\n\t")); }
+void Console::print(std::string_view report) {
+  writeToStandardOutput(visible(agent::with_names_of_copies(report), "\n\t"));
+}
 
 std::string visible(std::string_view text, std::string_view kept) {
   std::string result;

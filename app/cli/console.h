@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@ enum class Verbosity { quiet, normal, verbose };
 struct OutputClosed {};
 
 /// Messages of the program on standard error, and a progress bar there when it is a terminal. Each message is made
-/// `visible` and stays one line. Safe to use from several threads.
+/// `visible`, stays one line and calls copies of files by what they are copies of. Safe to use from several threads.
 class Console {
  public:
   Console();
@@ -33,6 +34,8 @@ class Console {
 
   /// Draws the bar at most ten times a second, with an estimate of the time that remains; with -v each stage is a line.
   void progress(const Progress& progress);
+  /// Tells an agent, under which this program runs, how many bytes the output will take at least.
+  void outputBytes(std::int64_t bytes);
   /// Removes the bar.
   void endProgress();
 

@@ -4,16 +4,21 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/interrupt.h"
 #include "app/cli/output.h"
+#include "backend/agent/command_answers.h"
 #include "backend/agent/fields.h"
 #include "backend/agent/remote.h"
 #include "backend/agent/remote_files.h"
+#include "backend/agent/shown_names.h"
 #include "backend/agent/temporary_folders.h"
+#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/text/file_bytes.h"
 
@@ -41,23 +46,26 @@ agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-/// Puts the names that files have here in the place of their copies' names, in what a command there says.
-class Names {
- public:
-  void add(std::string there, std::string here) { m_names.emplace_back(std::move(there), std::move(here)); }
-  [[nodiscard]] std::string inPlace(std::string text) const {
-    for (const auto& [there, here] : m_names) {
-      for (std::size_t place = text.find(there); place != std::string::npos;
-           place = text.find(there, place + here.size())) {
-        text.replace(place, there.size(), here);
-      }
-    }
-    return text;
+/// Moves what a command has made there to the folder that keeps runs until they are saved.
+/// @param why  it cannot be here
+[[noreturn]] void keepThere(const agent::RemotePath& made, const std::string& here, const Error& why, const Job& job) {
+  const std::filesystem::path name = std::filesystem::path(here).filename();
+  std::optional<agent::RemotePath> kept;
+  try {
+    kept = agent::place_for_run(made.host, name.stem().string(), job, name.extension().string());
+    if (kept && !agent::copy_there(made, kept->path, /*overwrite=*/false, job)) kept.reset();
+  } catch (const Error&) {
+    kept.reset();
   }
+  if (!kept) throw Error(why.what());
+  throw Error(fmt::format("{}; what was made is kept in {} until nobody has read it for seven days: copy it from there",
+                          why.what(), kept->url()));
+}
 
- private:
-  std::vector<std::pair<std::string, std::string>> m_names;
-};
+/// Refuses a run whose output has no room here.
+void requireRoom(const std::string& output, bool force, const nlohmann::json& bytes) {
+  if (bytes.is_number_unsigned()) AtomicFile(output, force).require_space(bytes.get<std::uint64_t>());
+}
 
 bool reads(const std::string& command) { return std::ranges::find(kReadFromAfar, command) != kReadFromAfar.end(); }
 
@@ -127,10 +135,18 @@ int RemoteCommand::runHere(const CommandContext& context,
     if (argument.output) {
       const agent::RemotePath there = agent::parse_remote_path(url);
       outputs.emplace_back(agent::make_temporary_folder() / nameOf(there.path), there);
+      agent::show_copy_as(outputs.back().first.string(), url);
       replace(argument.value, outputs.back().first.string());
       continue;
     }
-    if (agent::file_facts(url).holds == "runs") {
+    const agent::FileFacts facts = agent::file_facts(url);
+    if (facts.kind == "folder") {
+      throw UsageError(
+          fmt::format("{}: is a folder, and only files are copied from another machine: name a model there "
+                      "too, so that the command runs there, or copy the folder to this machine",
+                      url));
+    }
+    if (facts.holds == "runs") {
       throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
                                    fmt::join(kReadFromAfar, ", "), m_parsed.command));
     }
@@ -142,7 +158,15 @@ int RemoteCommand::runHere(const CommandContext& context,
   const int code = run(m_arguments);
   if (code != kDone) return code;
   for (const auto& [here, there] : outputs) {
-    if (!agent::send_file(here, there, m_parsed.force, context.job())) return kInterrupted;
+    try {
+      if (!agent::send_file(here, there, m_parsed.force, context.job())) return kInterrupted;
+    } catch (const Error& error) {
+      agent::leave_temporary_folder(here.parent_path());
+      const std::string line = error.what();
+      agent::show_copy_as(here.string(), here.string());  // where it is now
+      throw Error(
+          fmt::format("{}; what was made is kept on this machine, in {}: copy it from there", line, here.string()));
+    }
   }
   return code;
 }
@@ -151,7 +175,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
   const agent::RemoteHost host = agent::parse_remote_path(m_place).host;
   const std::shared_ptr<agent::Remote> remote = agent::Remote::at(host);
   std::vector<std::pair<agent::RemotePath, std::string>> outputs;
-  Names names;
+  agent::ShownNames names;
   agent::Message request = agent::request_for("command");
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
@@ -163,8 +187,20 @@ int RemoteCommand::runThere(const CommandContext& context) {
       continue;
     }
     if (!url.empty() && agent::parse_remote_path(url).host == host) {
-      replace(argument.value, name + agent::parse_remote_path(url).path);
+      const std::string path = agent::parse_remote_path(url).path;
+      names.add(path, url);
+      replace(argument.value, name + path);
+      if (argument.output && m_parsed.command == "eval") {
+        context.interrupt.say(fmt::format(
+            "interrupted: if work was begun, it is in {}.partial, and the same command goes on from it", url));
+      }
       continue;
+    }
+    if (url.empty() && !argument.output && std::filesystem::is_directory(argument.value)) {
+      throw UsageError(
+          fmt::format("{}: is a folder, and only files are sent to {}, where the command runs: copy the "
+                      "folder there and name it as ssh://{}/PATH",
+                      argument.value, host.words(), host.words()));
     }
     const agent::RemotePath there = placeFor(nameOf(url.empty() ? argument.value : url), *remote, context.job());
     if (there.path.empty()) return kInterrupted;
@@ -182,12 +218,14 @@ int RemoteCommand::runThere(const CommandContext& context) {
   agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
-      const std::string note = names.inPlace(agent::take<std::string>(message, "note"));
+      const std::string note = names.in_place(agent::take<std::string>(message, "note"));
       // With -q it says nothing but errors.
       m_parsed.verbosity == Verbosity::quiet ? context.console.error(note) : context.console.note(note);
+    } else if (const auto bytes = message.header.find(agent::kOutputBytes); bytes != message.header.end()) {
+      for (const auto& output : outputs) requireRoom(output.second, m_parsed.force, *bytes);
     } else if (message.header.contains("output") && !message.parts.empty()) {
       context.console.endProgress();
-      Console::write(names.inPlace(message.parts.front().text()));
+      Console::write(names.in_place(message.parts.front().text()));
     }
   };
   const auto answer = remote->ask(request, context.job(), agent::Again::never, show);
@@ -196,7 +234,14 @@ int RemoteCommand::runThere(const CommandContext& context) {
   const int code = agent::take<int>(*answer, "answer");
   if (code != kDone) return code;
   for (const auto& [there, here] : outputs) {
-    if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return kInterrupted;
+    try {
+      if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return kInterrupted;
+    } catch (const agent::ConnectionLost&) {
+      throw;
+    } catch (const Error& error) {
+      context.console.endProgress();
+      keepThere(there, here, error, context.job());
+    }
     context.console.endProgress();
   }
   return code;

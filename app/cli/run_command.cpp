@@ -22,6 +22,7 @@
 #include "app/description/facts.h"
 #include "app/description/number_text.h"
 #include "app/figure/figure_words.h"
+#include "backend/base/atomic_file.h"
 #include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
@@ -77,6 +78,19 @@ std::vector<KeptPart> partsOf(const RunPlan& plan) {
 std::int64_t totalBytes(const std::vector<KeptPart>& parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
                          [](std::int64_t sum, const KeptPart& part) { return sum + part.bytes; });
+}
+
+/// Bytes that the file takes at least: of arrays that are stored as they are.
+std::int64_t leastBytes(const std::vector<RunPlan>& plans) {
+  std::int64_t bytes = 0;
+  for (const RunPlan& plan : plans) {
+    const TraceSizes sizes = sizes_of(plan.model.config, plan.length());
+    for (const ArraySpec& spec : kTraceArrays) {
+      const bool stored = spec.storage == Storage::store && plan.request.keep.contains(spec.keep);
+      if (stored) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, plan.model.dtype));
+    }
+  }
+  return bytes;
 }
 
 /// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave logits out of --keep for a smaller file, or read less
@@ -326,6 +340,8 @@ int runModels(const RunOptions& options, const CommandContext& context) {
   const std::vector<RunPlan> plans =
       planRuns(options, openModels(options, models, engine, context.console), source, context.console);
   announceLargeFile(options, plans, context.console);
+  AtomicFile(options.output, options.force).require_space(static_cast<std::uint64_t>(leastBytes(plans)));
+  context.console.outputBytes(leastBytes(plans));
 
   std::vector<std::shared_ptr<const Trace>> traces;
   std::vector<ModelSummary> summaries;

@@ -60,6 +60,12 @@ class NoteLines {
   void tell_progress(std::string_view line) {
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) return;
+    if (const auto bytes = json.find(kOutputBytes); bytes != json.end() && bytes->is_number_integer()) {
+      Message message;
+      message.header[kOutputBytes] = *bytes;
+      asked_.put_out(std::move(message));
+      return;
+    }
     asked_.job.tell(SaidProgress(json).progress());
   }
 

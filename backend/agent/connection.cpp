@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backend/agent/fields.h"
+#include "backend/agent/remote_path.h"
 #include "backend/agent/said_progress.h"
 
 namespace foxscope::agent {
@@ -157,7 +158,7 @@ void Connection::fail_ended() const {
 Message Connection::finished(const Message& message) const {
   if (const auto error = message.header.find("error"); error != message.header.end()) {
     const std::string text = error->is_string() ? error->get<std::string>() : "an error without words";
-    const std::string line = fmt::format("{}: {}", name_, text);
+    const std::string line = said_there(name_, text);
     if (message.header.value("usage", false)) throw UsageError(line);
     if (message.header.value("changed", false)) throw RunChanged(line);
     throw Error(line);

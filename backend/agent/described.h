@@ -110,6 +110,8 @@ void fields(Visit& visit, ShadedImage& image) {
   visit("index", image.index);
   visit("steps", image.steps);
   visit("differences", image.differences);
+  visit("packed", image.packed);
+  visit("side", image.side);
 }
 
 template <typename Visit>

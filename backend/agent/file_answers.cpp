@@ -221,6 +221,7 @@ std::optional<Message> answer_devices(const Asked& /*asked*/) {
 /// Runs that are made through an agent stay here until they are saved, or nobody has read them for so many days.
 constexpr std::chrono::days kRunsStay{7};
 constexpr std::size_t kLongestName = 100;
+constexpr std::size_t kLongestEnding = 12;
 
 std::filesystem::path runs_folder() {
   const char* const cache = std::getenv("XDG_CACHE_HOME");
@@ -232,7 +233,7 @@ void remove_old_runs(const std::filesystem::path& folder) {
   for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     struct stat status {};
-    if (!entry->path().native().ends_with(".h5") || stat(entry->path().c_str(), &status) != 0) continue;
+    if (lstat(entry->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     const auto used = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_atim.tv_sec));
     std::error_code ignored;
     if (std::chrono::system_clock::now() - used > kRunsStay) std::filesystem::remove(entry->path(), ignored);
@@ -245,6 +246,10 @@ std::optional<Message> answer_place(const Asked& asked) {
   if (!is_model_name(name) || name.size() > kLongestName) {
     throw Error(fmt::format("{}: a run's name has letters, digits, '.', '_' and '-', at most {}", name, kLongestName));
   }
+  const auto ending = take<std::string>(asked.request, "ending", ".h5");
+  if (!is_model_name("x" + ending) || ending.size() > kLongestEnding) {
+    throw Error(fmt::format("a file's ending has letters and digits, at most {}, not {}", kLongestEnding, ending));
+  }
   const std::filesystem::path folder = runs_folder();
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -255,8 +260,8 @@ std::optional<Message> answer_place(const Asked& asked) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   Message answer;
   put(answer, "answer",
-      (folder / fmt::format("{}-{:x}-{:x}-{}.h5", name, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-                            getpid(), ++count))
+      (folder / fmt::format("{}-{:x}-{:x}-{}{}", name, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                            getpid(), ++count, ending))
           .string());
   return answer;
 }

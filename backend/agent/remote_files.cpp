@@ -13,6 +13,7 @@
 
 #include "backend/agent/file_piece.h"
 #include "backend/agent/remote.h"
+#include "backend/agent/shown_names.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
@@ -59,6 +60,7 @@ class Copies {
     copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
     if (!fetch_file(path, copy, true, job)) return {};
     identity = facts.identity;
+    show_copy_as(copy.string(), path.url());
     return copy;
   }
 
@@ -120,9 +122,11 @@ std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, con
   return answer_to<std::vector<DeviceFacts>>(request_for("devices"), host, job);
 }
 
-std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job) {
+std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job,
+                                        const std::string& ending) {
   Message request = request_for("place");
   put(request, "name", name);
+  put(request, "ending", ending);
   auto path = answer_to<std::string>(request, host, job);
   if (!path) return std::nullopt;
   return RemotePath{host, std::move(*path)};

@@ -37,10 +37,12 @@ std::optional<FolderList> list_folder(const RemotePath& folder, const Job& job);
 std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, const Job& job);
 
 /// A path for a run that is made on another machine, in the folder there that keeps runs until they are saved.
-/// @param name  of its file, without the ending
+/// @param name    of its file, without the ending
+/// @param ending  of its file, with the dot
 /// @returns nothing if the job was stopped
 /// @throws Error likewise
-std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job);
+std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job,
+                                        const std::string& ending = ".h5");
 /// Removes such a run; nothing where it has gone, and for any other file.
 void forget_run(const RemotePath& run, const Job& job);
 

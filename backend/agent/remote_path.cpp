@@ -71,6 +71,11 @@ std::string RemotePath::url() const {
   return fmt::format("{}{}{}{}", kScheme, host.words(), path.starts_with('/') ? "" : "/", path);
 }
 
+std::string said_there(std::string_view host, std::string_view sentence) {
+  return fmt::format("{}{}{}{}", sentence.starts_with('/') ? kScheme : "", host, sentence.starts_with('/') ? "" : ": ",
+                     sentence);
+}
+
 bool is_remote(std::string_view path) { return path.starts_with(kScheme); }
 
 RemotePath parse_remote_path(const std::string& url) {

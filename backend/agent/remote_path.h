@@ -28,6 +28,11 @@ struct RemotePath {
   [[nodiscard]] std::string url() const;
 };
 
+/// A sentence from another machine, with its name before it: "ssh://box/run.h5: is damaged" where it begins with a
+/// path, and else "box: out of memory".
+/// @param host  RemoteHost::words
+std::string said_there(std::string_view host, std::string_view sentence);
+
 /// Whether a path is meant to be on another machine: it begins with "ssh://".
 bool is_remote(std::string_view path);
 

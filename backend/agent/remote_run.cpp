@@ -60,8 +60,8 @@ struct Place {
     return {run, model, gpu ? fmt::format("cuda:{}", *gpu) : device, layer, head};
   }
   [[noreturn]] void fail(std::string_view problem) const {
-    throw Error(fmt::format("{}: {}: {}: install the same version on both machines", remote->host().words(), run.path,
-                            problem));
+    throw Error(fmt::format("{}: {}: install the same version on both machines",
+                            RemotePath{remote->host(), run.path}.url(), problem));
   }
   template <typename T>
   [[nodiscard]] T taken(const Message& message, const char* name) const {
@@ -326,7 +326,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
     }
   }
 
-  /// A map and the steps of its colours, kColourSteps of an exact one.
+  /// A map and the steps of its colours, kColourSteps of an exact one; 1 where its pixels come in squares.
   [[nodiscard]] std::optional<std::pair<Image, int>> ask_for_map(const Message& message, const MapRequest& request,
                                                                  const Job& job, const Connection::Output& show) const {
     std::optional<Message> answer = place_.remote->ask_kept(message, job, show);
@@ -342,7 +342,7 @@ class RemoteSource final : public RowSource, public MapsElsewhere {
   [[nodiscard]] std::pair<Image, int> unshaded(const Message& message, const char* name) const {
     try {
       const auto image = take<ShadedImage>(message, name);
-      return {image_of(image), image.steps};
+      return {image_of(image), image.side > 1 ? 1 : image.steps};
     } catch (const Error& error) {
       place_.fail(error.what());
     }
@@ -643,7 +643,7 @@ RunFile run_of(Place place, OpenedRun opened, const TextAndTokens& whole) {
   return run;
 }
 
-/// Asks to open a run file.
+/// Asks to open a run file after a glance.
 /// @param rows  whether row normalisers that it lacks are computed there
 Message request_to_open(const RemotePath& there, RunCheck check, bool rows) {
   Message request = request_for("open");
@@ -687,7 +687,9 @@ std::optional<RunFile> open_there(const std::string& path, RunCheck check, bool 
                                   const std::string& device) {
   const RemotePath there = parse_remote_path(path);
   const auto remote = Remote::at(there.host);
-  const std::optional<Message> answer = remote->ask(request_to_open(there, check, rows), job);
+  Message request = request_to_open(there, check, rows);
+  if (check == RunCheck::whole) request.header["check_begins"] = true;
+  const std::optional<Message> answer = remote->ask(request, job);
   if (!answer) return std::nullopt;
   RunFile run = opened_there(remote, *answer, device);
   if (check == RunCheck::whole) {

@@ -41,8 +41,11 @@ constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;
 /// A map of fewer pixels is sent as it is, whatever it is for.
 constexpr std::int64_t kShadedPixels = 1 << 16;
 /// A picture of more bytes is sent in fewer steps of its colours, unless all are asked for: at 20 Mbit/s these take
-/// 48 ms, so that with 50 ms there and back a picture comes a tenth of a second after it was computed.
-constexpr std::size_t kPictureBytes = 120'000;
+/// 38 ms, so that with 50 ms there and back a picture comes a tenth of a second after it was computed.
+constexpr std::size_t kPictureBytes = 95'000;
+/// So many of 240 steps become one at most, and so many pixels in so many rows get one value.
+constexpr int kMostJoined = 40;
+constexpr int kLargestSquare = 4;
 /// Of the lines of a map a stage is sent when the first of this share are done, and then whenever as many times more.
 constexpr std::int64_t kShareOfStages = 16;
 constexpr std::int64_t kBetweenStages = 4;
@@ -73,6 +76,22 @@ struct KnownGates {
   std::shared_ptr<const Trace> trace;
   std::shared_future<std::vector<double>> means;
 };
+
+/// The check of a whole file, which goes on in the background.
+struct KnownCheck {
+  std::shared_ptr<const RunFile> file;
+  std::shared_future<std::vector<RunCheckReport>> reports;
+};
+
+/// Waits for what goes on in the background. @returns false if the job was stopped
+template <typename T>
+bool wait_for(const std::shared_future<T>& result, const Job& job) {
+  constexpr std::chrono::milliseconds kBetweenLooks{2};
+  while (result.wait_for(kBetweenLooks) != std::future_status::ready) {
+    if (job.stopped()) return false;
+  }
+  return true;
+}
 
 /// The newest first, of which the last go.
 template <typename T>
@@ -132,6 +151,8 @@ class RunAnswers {
   std::shared_ptr<const ArrayValues> values_of(const std::shared_ptr<const Trace>& trace, TraceArray array, int index);
   std::shared_ptr<const AttentionSpread> spread_of(const HeadOf& head, const Job& job);
   void know_spread(const HeadOf& head, const AttentionSpread& spread);
+  std::shared_future<std::vector<RunCheckReport>> check_of(const std::string& path,
+                                                           const std::shared_ptr<const RunFile>& file);
   std::shared_future<std::vector<double>> gates_of(const std::shared_ptr<const Trace>& trace);
   std::optional<std::vector<double>> known_gates(const std::shared_ptr<const Trace>& trace);
 
@@ -139,8 +160,9 @@ class RunAnswers {
   std::list<OpenFile> files_;
   std::list<KnownArray> arrays_;
   std::list<KnownSpread> spreads_;
-  std::list<KnownGates> gates_;  ///< ends what goes on when it goes
-  std::stop_source ending_;      ///< of work in the background
+  std::list<KnownCheck> checks_;  ///< ends what goes on when it goes
+  std::list<KnownGates> gates_;   ///< likewise
+  std::stop_source ending_;       ///< of work in the background
 };
 
 template <typename T>
@@ -264,6 +286,8 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   run.identity = file_identity(local_path(run.path));
   const auto file = opened(run, check, asked.job);
   if (!file) return std::nullopt;
+  // Who uses a run after a glance waits for the rest before anything is kept.
+  if (take<bool>(asked.request, "check_begins", false)) check_of(local_path(run.path), file);
   const bool shown = take<bool>(asked.request, "losses", false);
   // Who shows a run wants these next, to find the head that it shows first.
   for (std::size_t n = 0; shown && n < file->traces.size(); ++n) gates_of(file->traces[n]);
@@ -274,16 +298,28 @@ std::optional<Message> RunAnswers::open(const Asked& asked) {
   return answer_with(described);
 }
 
-/// Holds the arrays of a file that was opened against one another, all of them.
+/// Holds the arrays of a file against one another, all of them, beside what is asked of it.
+std::shared_future<std::vector<RunCheckReport>> RunAnswers::check_of(const std::string& path,
+                                                                     const std::shared_ptr<const RunFile>& file) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(checks_, file, &KnownCheck::file);
+  if (found != checks_.end()) return found->reports;
+  auto reports = std::async(std::launch::async, [path, file, stop = ending_.get_token()] {
+                   std::vector<RunCheckReport> found_right;
+                   for (const auto& trace : file->traces) {
+                     found_right.push_back(check_run(*trace, path, kWholeCheck, stop));
+                   }
+                   return found_right;
+                 }).share();
+  keep_newest(checks_, {file, reports}, kOpenFiles);
+  return reports;
+}
+
 std::optional<Message> RunAnswers::check(const Asked& asked) {
   const auto run = take<RunReference>(asked.request, "run");
-  const auto file = file_of(run, asked.job);
-  std::vector<RunCheckReport> reports;
-  for (const auto& trace : file->traces) {
-    reports.push_back(check_run(*trace, local_path(run.path), kWholeCheck, asked.job.stop));
-    if (asked.job.stopped()) return std::nullopt;
-  }
-  return answer_with(reports);
+  const auto reports = check_of(local_path(run.path), file_of(run, asked.job));
+  if (!wait_for(reports, asked.job)) return std::nullopt;
+  return answer_with(reports.get());
 }
 
 std::optional<Message> RunAnswers::text(const Asked& asked) {
@@ -419,7 +455,7 @@ Message stage_message(const MapStage& stage, const std::vector<std::int32_t>& li
   }
   Message message;
   put(message, "lines", lines);
-  put(message, "stage", shaded(part, request));
+  put(message, "stage", Shading(part, request).image());
   return message;
 }
 
@@ -427,28 +463,29 @@ Message stage_message(const MapStage& stage, const std::vector<std::int32_t>& li
 struct SizedAnswer {
   Message message;
   std::size_t bytes = 0;
+
+  explicit SizedAnswer(const ShadedImage& image) : message(answer_with(image)), bytes(encoded(message).size()) {}
 };
 
-SizedAnswer sized_answer(const ShadedImage& image) {
-  SizedAnswer answer{answer_with(image), 0};
-  answer.bytes = encoded(answer.message).size();
-  return answer;
-}
-
+/// The finest picture that is small enough.
 Message shaded_answer(const Image& image, const MapRequest& request, bool all_steps) {
-  const ShadedImage whole = shaded(image, request);
-  SizedAnswer answer = sized_answer(whole);
-  SizedAnswer other = sized_answer(with_differences(whole));
+  const Shading shading(image, request);
+  const ShadedImage whole = shading.image();
+  SizedAnswer answer(whole);
+  SizedAnswer other(with_differences(whole));
   const bool differences = other.bytes < answer.bytes;
   if (differences) answer = std::move(other);
-  const auto pixels = static_cast<double>(image.value.size());
-  double steps = kColourSteps;
-  while (!all_steps && answer.bytes > kPictureBytes && steps >= 4) {
-    // Of values that are noise, half as many steps take a bit less for each pixel.
-    const double bits = 8 * static_cast<double>(answer.bytes - kPictureBytes) / pixels;
-    steps /= std::max(1.25, std::exp2(bits));
-    ShadedImage fewer = shaded(image, request, std::max(1, static_cast<int>(steps)));
-    answer = sized_answer(differences ? with_differences(std::move(fewer)) : fewer);
+  if (all_steps) return std::move(answer.message);
+  // Of values that are noise a code for their levels takes what it takes; what repeats itself takes less in each.
+  const double each = static_cast<double>(answer.bytes) / std::max(shading.bits(1), 1e-9);
+  for (int side = 1; answer.bytes > kPictureBytes && side <= kLargestSquare; ++side) {
+    const double of_squares = each / (side * side);
+    for (int joined = side == 1 ? 2 : 1; answer.bytes > kPictureBytes && joined <= kMostJoined;
+         joined += 1 + joined / 8) {
+      if (of_squares * shading.bits(joined) > kPictureBytes) continue;
+      ShadedImage fewer = shading.image(joined, side);
+      answer = SizedAnswer(differences && side == 1 ? with_differences(std::move(fewer)) : packed(std::move(fewer)));
+    }
   }
   return std::move(answer.message);
 }
@@ -546,9 +583,7 @@ std::optional<std::vector<double>> RunAnswers::known_gates(const std::shared_ptr
 
 std::optional<Message> RunAnswers::gates(const Asked& asked) {
   const auto means = gates_of(head_of(asked.request, "of", asked.job).trace);
-  while (means.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
-    if (asked.job.stopped()) return std::nullopt;
-  }
+  if (!wait_for(means, asked.job)) return std::nullopt;
   return answer_with(means.get());
 }
 

@@ -35,9 +35,9 @@ std::optional<CommandResult> run_command(const RemoteHost& host, const std::vect
   const auto answer = Remote::at(host)->ask(request, job, Again::never, take_message);
   if (!answer) return std::nullopt;
   if (const int status = take<int>(*answer, "answer"); status != 0) {
-    throw Error(fmt::format("{}: {}", host.words(),
-                            result.notes.empty() ? fmt::format("{} ended with status {}", arguments.front(), status)
-                                                 : result.notes.back()));
+    throw Error(said_there(host.words(), result.notes.empty()
+                                             ? fmt::format("{} ended with status {}", arguments.front(), status)
+                                             : result.notes.back()));
   }
   return result;
 }

@@ -39,6 +39,11 @@ std::filesystem::path make_temporary_folder() {
   return folders().paths.emplace_back(folder);
 }
 
+void leave_temporary_folder(const std::filesystem::path& folder) {
+  const std::lock_guard lock(folders().mutex);
+  std::erase(folders().paths, folder);
+}
+
 void remove_temporary_folders() {
   const std::lock_guard lock(folders().mutex);
   for (const std::filesystem::path& folder : std::exchange(folders().paths, {})) {

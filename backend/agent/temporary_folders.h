@@ -8,6 +8,9 @@ namespace foxscope::agent {
 /// @throws Error that says to set TMPDIR
 std::filesystem::path make_temporary_folder();
 
+/// Leaves one of these folders where it is, for good.
+void leave_temporary_folder(const std::filesystem::path& folder);
+
 /// Removes these folders, all that are left; from any thread, also where a signal ends the process.
 void remove_temporary_folders();
 

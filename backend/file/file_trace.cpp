@@ -172,11 +172,15 @@ class FileTraceSource final : public RowSource {
   /// @param first  the head that c begins with
   void require_falling(const Hdf5Dataset& gates, const std::vector<double>& c, std::size_t first) const {
     const std::size_t length = gates.dims()[1];
-    double lowest = 0;
-    for (std::size_t n = 0; n < c.size(); ++n) {
-      if (n % length == 0) lowest = 0;
-      require_fall(gates, c[n], lowest, [&] { return fmt::format("{} of head {}", n % length, first + n / length); });
-      lowest = std::min(lowest, c[n]);
+    for (std::size_t begin = 0; begin < c.size(); begin += length) {
+      double lowest = 0;
+      for (std::size_t n = 0; n < length; ++n) {
+        const double sum = c[begin + n];
+        if (sum > lowest) {
+          require_fall(gates, sum, lowest, [&] { return fmt::format("{} of head {}", n, first + begin / length); });
+        }
+        lowest = std::min(lowest, sum);
+      }
     }
   }
 

@@ -18,7 +18,7 @@ from foxscope.errors import FoxscopeError
 
 __all__ = ["Answer", "Connection", "ConnectionEnded", "number"]
 
-PROTOCOL = 2
+PROTOCOL = 3
 _MOST_HEADER = 1 << 20
 _MOST_PARTS = 64 << 20
 _MOST_BANNER = 64 << 10

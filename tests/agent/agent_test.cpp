@@ -71,7 +71,7 @@ TEST(Agent, RefusesAClientOfAnotherProtocol) {
   AgentThread peer([](Agent&) {});
   write_bytes(peer.out(), frame(R"({"foxscope_agent":77,"program":"foxscope","version":"9.9"})"));
   EXPECT_EQ(peer.finish(), "foxscope 9.9 asks by protocol 77, and foxscope " + agent::own_hello().version +
-                               " answers by protocol 2: install the same version on both machines");
+                               " answers by protocol 3: install the same version on both machines");
 }
 
 TEST(Agent, EndsAtWhatIsNoRequest) {
@@ -215,7 +215,7 @@ TEST_F(FileAnswers, ListAFolder) {
   EXPECT_EQ(names.bytes[1], 5);
   EXPECT_FALSE(names.more);
   EXPECT_EQ(error(about("list", folder_.text() + "/none")),
-            "box: " + folder_.text() + "/none: cannot be listed (No such file or directory)");
+            "ssh://box" + folder_.text() + "/none: cannot be listed (No such file or directory)");
   EXPECT_EQ(error(about("list", "relative")), "box: relative: name the path from / on, or from ~/ on");
 }
 
@@ -231,11 +231,11 @@ TEST_F(FileAnswers, FetchTheFileThatWasAskedFor) {
   fetch.header["count"] = 3;
   EXPECT_EQ(ask(fetch).parts.at(0).text(), "ell");
   fetch.header["count"] = 5;
-  EXPECT_EQ(error(fetch), "box: " + path + ": has 5 bytes, and no 5 from 1 on");
+  EXPECT_EQ(error(fetch), "ssh://box" + path + ": has 5 bytes, and no 5 from 1 on");
   folder_.write("b.txt", "other words");
-  EXPECT_EQ(error(fetch), "box: " + path + ": has changed meanwhile: fetch it again");
+  EXPECT_EQ(error(fetch), "ssh://box" + path + ": has changed meanwhile: fetch it again");
   std::filesystem::remove(path);
-  EXPECT_EQ(error(about("stat", path)), "box: " + path +
+  EXPECT_EQ(error(about("stat", path)), "ssh://box" + path +
                                             ": cannot be opened (No such file or directory): check the "
                                             "path and its permissions");
 }
@@ -244,11 +244,11 @@ TEST_F(FileAnswers, WriteAFileThatAppearsWhole) {
   const std::string path = folder_.text() + "/out.txt";
   ask(piece(path, 0, 6, "abc"));
   EXPECT_FALSE(std::filesystem::exists(path));
-  EXPECT_EQ(error(piece(path, 4, 6, "x")), "box: " + path + ": a piece of the file came out of its turn");
+  EXPECT_EQ(error(piece(path, 4, 6, "x")), "ssh://box" + path + ": a piece of the file came out of its turn");
   ask(piece(path, 3, 6, "def"));
   EXPECT_EQ(std::filesystem::file_size(path), 6);
   EXPECT_NE(error(piece(path, 0, 1, "x")).find(path + ": exists"), std::string::npos);
-  EXPECT_EQ(error(piece(path, 1, 3, "x")), "box: " + path + ": a piece of the file came out of its turn");
+  EXPECT_EQ(error(piece(path, 1, 3, "x")), "ssh://box" + path + ": a piece of the file came out of its turn");
 }
 
 TEST_F(FileAnswers, SayThatTheDiskIsFull) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/agent/shown_names.h"
 #include "backend/base/error.h"
 #include "tests/agent/peers.h"
 
@@ -79,6 +80,26 @@ TEST(AgentCommand, IsSshUnlessTheEnvironmentSaysOtherwise) {
   const Variable ssh("FOXSCOPE_SSH", "docker exec -i");
   const Variable remote_program("FOXSCOPE_REMOTE_PROGRAM", "~/bin/foxscope");
   EXPECT_EQ(agent_command({"", "box", 0}), (Words{"docker", "exec", "-i", "box", "~/bin/foxscope", "agent"}));
+}
+
+TEST(SaidThere, NamesFilesByUrl) {
+  EXPECT_EQ(agent::said_there("ann@box:22", "/data/run.h5: is damaged"), "ssh://ann@box:22/data/run.h5: is damaged");
+  EXPECT_EQ(agent::said_there("box", "out of memory"), "box: out of memory");
+}
+
+TEST(ShownNames, StandInThePlaceOfWholePaths) {
+  agent::ShownNames names;
+  EXPECT_EQ(names.in_place("/data/fox: is no model"), "/data/fox: is no model");
+  names.add("/data/fox", "ssh://box/data/fox");
+  names.add("/data/fox/book.txt", "book.txt");
+  EXPECT_EQ(names.in_place("/data/fox: is no model"), "ssh://box/data/fox: is no model");
+  EXPECT_EQ(names.in_place("'/data/fox/config.json' and /data/fox/book.txt."),
+            "'ssh://box/data/fox/config.json' and book.txt.");
+  EXPECT_EQ(names.in_place("written to /data/fox/book.txt\n"), "written to book.txt\n");
+  // Parts of longer names, and what is an URL already.
+  for (const char* other : {"/data/foxes", "/old/data/fox", "ssh://box/data/fox", "/data/fox-2"}) {
+    EXPECT_EQ(names.in_place(other), other);
+  }
 }
 
 }  // namespace

@@ -232,12 +232,12 @@ TEST_F(RemoteRun, IsNotTakenForAFileThatTookItsPlace) {
   ASSERT_TRUE(write_run_file(folder_ / "run.h5", std::vector{make_trace({.length = 150, .seed = 9})},
                              {"foxscope run", ""}, Overwrite::force, {}));
   EXPECT_EQ(error_of([&] { compute_map(whole_map(there_.traces[0], Quantity::attention), {}); }),
-            "box: " + folder_.text() + "/run.h5: has changed since it was opened: open it again");
+            "ssh://box" + folder_.text() + "/run.h5: has changed since it was opened: open it again");
   EXPECT_EQ(error_of([&] { (void)there_.traces[0]->cumulative_log_gate(0, 0); }),
-            "box: " + folder_.text() + "/run.h5: has changed since it was opened: open it again");
+            "ssh://box" + folder_.text() + "/run.h5: has changed since it was opened: open it again");
   std::filesystem::remove(folder_ / "run.h5");
   EXPECT_EQ(error_of([&] { (void)there_.traces[0]->log_normalizer(0, 0); }),
-            "box: " + folder_.text() +
+            "ssh://box" + folder_.text() +
                 "/run.h5: cannot be opened (No such file or directory): check the path and its permissions");
 }
 
@@ -275,12 +275,12 @@ TEST_F(RemoteRun, HasMapsAsExactAsTheirColours) {
   const MapRequest forget = shaded_map(here_.traces[0], Quantity::forget);
   const Image exact = *compute_map(forget, {});
   expect_same_bits<float>(compute_map(shaded_map(there_.traces[0], Quantity::forget), {})->value,
-                          image_of(shaded(exact, forget)).value);
+                          image_of(Shading(exact, forget).image()).value);
   (void)there_.traces[0]->cumulative_log_gate(1, 2);
   expect_same_bits<float>(compute_map(shaded_map(there_.traces[0], Quantity::forget), {})->value, exact.value);
   for (const Quantity quantity : {Quantity::attention, Quantity::gate_effect, Quantity::logits}) {
     const MapRequest request = shaded_map(here_.traces[0], quantity);
-    const Image few = image_of(shaded(*compute_map(request, {}), request));
+    const Image few = image_of(Shading(*compute_map(request, {}), request).image());
     expect_same_bits<float>(compute_map(shaded_map(there_.traces[0], quantity), {})->value, few.value);
   }
 }
@@ -420,7 +420,7 @@ class BrokenRun : public RemoteRun {
 TEST_F(BrokenRun, IsFoundOutBeforeSomethingIsMadeOfIt) {
   const RunFile there = agent::open_run(url_);
   EXPECT_EQ(there.traces[0]->info().layers, 3);
-  EXPECT_EQ(error_of([] { agent::require_checked({}); }), "box: " + expected_);
+  EXPECT_EQ(error_of([] { agent::require_checked({}); }), "ssh://box" + expected_);
   agent::end_late_checks();
   (void)agent::open_run(url_, RunCheck::glance);
   EXPECT_TRUE(agent::require_checked({}));
@@ -434,7 +434,7 @@ TEST_F(BrokenRun, IsSaidInALineBehindThePicture) {
   const auto there = agent::open_path(url_, RunCheck::whole, {});
   EXPECT_EQ(there->facts.holds, "runs");
   EXPECT_EQ(there->run->traces[0]->info().layers, 3);
-  EXPECT_EQ(said.get_future().get(), "box: " + expected_);
+  EXPECT_EQ(said.get_future().get(), "ssh://box" + expected_);
 }
 
 TEST_F(RemoteRun, OpensWhateverAPathIs) {
@@ -518,7 +518,7 @@ TEST_F(RemoteRun, IsReadAheadWhileNothingIsAsked) {
   MapRequest beside_here = exact;
   ++beside_here.head.head;
   expect_same_bits<float>(compute_map(beside, {})->value,
-                          image_of(shaded(*compute_map(beside_here, {}), beside_here)).value);
+                          image_of(Shading(*compute_map(beside_here, {}), beside_here).image()).value);
 }
 
 /// The answer to "open" as an honest agent gives it, and what becomes of it.
@@ -547,7 +547,7 @@ class DishonestRun : public testing::Test {
 
 TEST_F(DishonestRun, IsRefused) {
   EXPECT_EQ(error([](agent::OpenedRun&) {}), "");
-  const std::string begin = "box: " + folder_.text() + "/run.h5: ";
+  const std::string begin = "ssh://box" + folder_.text() + "/run.h5: ";
   const std::string end = ": install the same version on both machines";
   using Opened = agent::OpenedRun;
   const std::vector<std::pair<std::function<void(Opened&)>, std::string>> lies = {

@@ -214,6 +214,10 @@ TEST(RemoteFiles, KeepRunsUntilTheyAreForgotten) {
   utimensat(AT_FDCWD, second->path.c_str(), old, 0);
   agent::place_for_run(host, "fox", {});
   EXPECT_FALSE(std::filesystem::exists(second->path));
+  const auto picture = agent::place_for_run(host, "fox", {}, ".png");
+  EXPECT_TRUE(picture && picture->path.ends_with(".png"));
+  EXPECT_EQ(error_of([&] { agent::place_for_run(host, "fox", {}, "/../x"); }),
+            "box: a file's ending has letters and digits, at most 12, not /../x");
   EXPECT_EQ(error_of([&] { agent::place_for_run(host, "../fox", {}); }),
             "box: ../fox: a run's name has letters, digits, '.', '_' and '-', at most 100");
 }

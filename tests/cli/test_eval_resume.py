@@ -74,6 +74,19 @@ class ResumeTest(PartialTest):
         self.done(*self.arguments(self.output, "--seed", "3", "--force"))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["corpus.jsonl", "eval.h5"])
 
+    def test_one_that_is_interrupted_before_it_goes_on_says_what_is_left(self):
+        process = self.start(*self.arguments(self.output))
+        self.wait_for_windows(process, self.partial, self.size_after(1))
+        process.kill()
+        process.communicate()
+        process = self.start(*self.arguments(self.output))
+        self.wait_until_blocked(process, signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn(f"interrupted: the work so far is in {self.partial}", said.decode().splitlines()[-1])
+        self.assertTrue(self.partial.exists())
+
     def test_two_at_the_same_output(self):
         process = self.start(*self.arguments(self.output))
         self.addCleanup(process.communicate)

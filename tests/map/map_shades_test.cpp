@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/index.h"
+
 namespace foxscope::test {
 namespace {
 
@@ -33,7 +35,7 @@ MapRequest request_of(Quantity quantity, const Shades& shades) {
 }
 
 Image rounded(const Image& image, const MapRequest& request) {
-  const ShadedImage few = shaded(image, request);
+  const ShadedImage few = Shading(image, request).image();
   EXPECT_LE(few.levels.size(), 256U);
   Image result = image_of(few);
   EXPECT_EQ(result.rows, image.rows);
@@ -154,8 +156,9 @@ TEST(MapShades, KeepWhatIsNoNumber) {
 
 TEST(MapShades, AreTheSameWithDifferences) {
   const Image image = random_image(true);
-  for (const int steps : {1, 7, 60, kColourSteps}) {
-    const ShadedImage few = shaded(image, request_of(Quantity::mixing, {}), steps);
+  for (const int joined : {1, 4, 34, kColourSteps}) {
+    const ShadedImage few = Shading(image, request_of(Quantity::mixing, {})).image(joined);
+    EXPECT_EQ(few.steps, kColourSteps / joined);
     const Image again = image_of(with_differences(few));
     const Image plain = image_of(few);
     for (std::size_t n = 0; n < plain.value.size(); ++n) {
@@ -163,8 +166,76 @@ TEST(MapShades, AreTheSameWithDifferences) {
     }
     expect_same_order(image, plain);
     const float most = size_of_most(image, 0.995);
-    EXPECT_LE(largest_step(image, plain, -most, most, false), kStepsOfColour / steps + 1e-6);
+    EXPECT_LE(largest_step(image, plain, -most, most, false), joined + 1e-6);
   }
+}
+
+TEST(MapShades, AreTheSameInFewerBytes) {
+  for (const bool logarithmic : {false, true}) {
+    const Image image = random_image(false);
+    const MapRequest request = request_of(Quantity::attention, {.logarithmic = logarithmic, .lower = 1e-4, .upper = 1});
+    std::size_t least = image.value.size() + 1;
+    for (const int joined : {1, 20, 60, 80, 120, kColourSteps}) {
+      const ShadedImage few = Shading(image, request).image(joined);
+      const ShadedImage small = packed(few);
+      EXPECT_LE(small.index.size(), least);
+      least = small.index.size();
+      const Image again = image_of(small);
+      const Image plain = image_of(few);
+      for (std::size_t n = 0; n < plain.value.size(); ++n) {
+        ASSERT_TRUE(again.value[n] == plain.value[n] || (std::isnan(plain.value[n]) && std::isnan(again.value[n])));
+      }
+      ShadedImage other = small;
+      other.index.pop_back();
+      EXPECT_THROW(image_of(other), std::exception);
+    }
+    EXPECT_LT(least, image.value.size());
+  }
+  EXPECT_EQ(indices_of_byte(1), 1);
+  EXPECT_EQ(indices_of_byte(2), 8);
+  EXPECT_EQ(indices_of_byte(4), 4);
+  EXPECT_EQ(indices_of_byte(5), 3);
+  EXPECT_EQ(indices_of_byte(16), 2);
+  EXPECT_EQ(indices_of_byte(17), 1);
+}
+
+TEST(MapShades, InSquaresAreThoseOfAPixel) {
+  const Image image = random_image(false);
+  const Shading shading(image, request_of(Quantity::attention, {.logarithmic = true}));
+  const Image exact = image_of(shading.image());
+  for (const int side : {2, 3, 7}) {
+    const ShadedImage few = shading.image(1, side);
+    EXPECT_EQ(few.index.size(), index_of((150 + side - 1) / side * ((200 + side - 1) / side)));
+    for (const ShadedImage& form : {few, with_differences(few), packed(few)}) {
+      const Image again = image_of(form);
+      ASSERT_EQ(again.value.size(), image.value.size());
+      const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+      for (std::int64_t row = 0; row < image.rows; ++row) {
+        for (std::int64_t column = 0; column < image.columns; ++column) {
+          const float value = again.value[index_of(row * image.columns + column)];
+          bool found = false;
+          for (std::int64_t r = row / side * side; r < std::min(image.rows, row / side * side + side); ++r) {
+            for (std::int64_t c = column / side * side; c < std::min(image.columns, column / side * side + side); ++c) {
+              found = found || same(value, exact.value[index_of(r * image.columns + c)]);
+            }
+          }
+          ASSERT_TRUE(found) << row << " " << column;
+          const std::size_t corner = index_of(row / side * side * image.columns + column / side * side);
+          ASSERT_TRUE(same(value, again.value[corner]));
+        }
+      }
+      EXPECT_EQ(Extremes(again).lowest, Extremes(image).lowest);
+      EXPECT_EQ(Extremes(again).highest, Extremes(image).highest);
+    }
+  }
+}
+
+TEST(MapShades, AreAsManyAsTheirCodeSays) {
+  Image image{1, 1024, {}};
+  for (int n = 0; n < 1024; ++n) image.value.push_back(static_cast<float>(n % 4) / 4 + 0.1F);
+  const Shading shading(image, request_of(Quantity::attention, {.lower = 0, .upper = 1}));
+  EXPECT_NEAR(shading.bits(1), 2, 1e-9);
+  EXPECT_NEAR(shading.bits(kColourSteps), 2 - 0.5, 1e-9);  // the extremes stay, and the two between become one
 }
 
 TEST(MapShades, ThatContradictThemselvesAreRefused) {
@@ -172,6 +243,10 @@ TEST(MapShades, ThatContradictThemselvesAreRefused) {
   EXPECT_THROW(image_of({2, 1, {1.0F}, {0}}), std::exception);
   EXPECT_THROW(image_of({1, 0, {1.0F}, {0}}), std::exception);
   EXPECT_THROW(image_of({-1, 1, {1.0F}, {0}}), std::exception);
+  EXPECT_THROW(image_of({1, 1, {1.0F}, {0}, 240, false, false, 0}), std::exception);
+  EXPECT_THROW(image_of({std::int64_t{1} << 62, 4, {1.0F}, {}, 240, false, true}), std::exception);
+  EXPECT_THROW(image_of({2, 2, {1.0F}, {0, 0, 0, 0}, 240, false, false, 2}), std::exception);
+  EXPECT_THROW(image_of({2, 2, {}, {0}, 240, false, true, 2}), std::exception);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "app/cli/eval/eval_options.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -7,6 +10,7 @@
 #include "app/cli/interrupt.h"
 #include "app/figure/figure_kind.h"
 #include "backend/base/error.h"
+#include "backend/eval/loss/loss_partial.h"
 #include "backend/model/training/processes.h"
 
 namespace foxscope::cli {
@@ -86,7 +90,13 @@ std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes*
 
 int evaluateDistributed(const CommandContext& context, const EvalOptions& options,
                         const std::function<int(Processes*)>& work) {
+  sayLeft(context, options.output);
   return runDistributed(context, DeviceChoice::parse(options.device), "give the same command again", work);
+}
+
+void sayLeft(const CommandContext& context, const std::string& output) {
+  std::error_code failed;
+  if (const auto partial = partial_path(output); std::filesystem::exists(partial, failed)) sayKept(context)(partial);
 }
 
 std::function<void(const std::filesystem::path& kept)> sayKept(const CommandContext& context) {

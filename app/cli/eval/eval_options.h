@@ -51,6 +51,8 @@ std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes*
 /// Does the work of an evaluation, with other processes where torchrun or srun started several.
 int evaluateDistributed(const CommandContext& context, const EvalOptions& options,
                         const std::function<int(Processes*)>& work);
+/// Sets the message for an evaluation that is interrupted where an earlier one has left work to go on from.
+void sayLeft(const CommandContext& context, const std::string& output);
 /// The message for an evaluation that is interrupted once it keeps its work in a file.
 std::function<void(const std::filesystem::path& kept)> sayKept(const CommandContext& context);
 /// How another process than the first ends, which has no part in what is written.

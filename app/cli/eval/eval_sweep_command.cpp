@@ -92,6 +92,7 @@ int evaluateSweep(const SweepOptions& options, const CommandContext& context) {
   requireDistinct(options.eval.output, options.text);
   requireHdf5Name(options.eval.output);
   requireWritable(options.eval.output, options.force);
+  sayLeft(context, options.eval.output);
   const SweepFileRequest request = makeRequest(options);
   const OpenedModel model = openModels(options.eval).front();
   context.console.setSubject(model.request.name);

@@ -3,6 +3,11 @@
 #include <zlib.h>
 
 #include <new>
+#ifdef FOXSCOPE_LIBDEFLATE
+#include <libdeflate.h>
+
+#include <memory>
+#endif
 
 namespace foxscope {
 
@@ -13,8 +18,22 @@ void shuffle(std::span<const std::byte> data, std::size_t element_size, std::spa
   }
 }
 
+namespace {
+
+/// For elements of a size that the compiler knows: it joins many of them at once.
+template <std::size_t kSize>
+void join_bytes(const std::byte* __restrict shuffled, std::size_t count, std::byte* __restrict data) {
+  for (std::size_t n = 0; n < count; ++n) {
+    for (std::size_t byte = 0; byte < kSize; ++byte) data[n * kSize + byte] = shuffled[byte * count + n];
+  }
+}
+
+}  // namespace
+
 void unshuffle(std::span<const std::byte> shuffled, std::size_t element_size, std::span<std::byte> data) {
   const std::size_t count = data.size() / element_size;
+  if (element_size == 8) return join_bytes<8>(shuffled.data(), count, data.data());
+  if (element_size == 4) return join_bytes<4>(shuffled.data(), count, data.data());
   for (std::size_t byte = 0; byte < element_size; ++byte) {
     for (std::size_t n = 0; n < count; ++n) data[n * element_size + byte] = shuffled[byte * count + n];
   }
@@ -41,11 +60,24 @@ std::vector<std::byte> deflate_chunk(std::span<const std::byte> data, Effort eff
   return stream;
 }
 
+#ifdef FOXSCOPE_LIBDEFLATE
+bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data) {
+  struct Free {
+    void operator()(libdeflate_decompressor* one) const { libdeflate_free_decompressor(one); }
+  };
+  thread_local const std::unique_ptr<libdeflate_decompressor, Free> decompressor(libdeflate_alloc_decompressor());
+  if (!decompressor) throw std::bad_alloc();
+  std::size_t used = 0;
+  return libdeflate_zlib_decompress_ex(decompressor.get(), stream.data(), stream.size(), data.data(), data.size(),
+                                       &used, nullptr) == LIBDEFLATE_SUCCESS;
+}
+#else
 bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data) {
   uLongf size = data.size();
   return uncompress(reinterpret_cast<Bytef*>(data.data()), &size, reinterpret_cast<const Bytef*>(stream.data()),
                     stream.size()) == Z_OK &&
          size == data.size();
 }
+#endif
 
 }  // namespace foxscope

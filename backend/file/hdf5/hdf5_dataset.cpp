@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -138,19 +140,42 @@ std::uint64_t Hdf5Dataset::offset() const {
   return offset_;
 }
 
-std::vector<std::byte> Hdf5Dataset::unpack(const Hdf5Chunk& chunk) const {
-  std::vector<std::byte> data(chunk.size);
+/// Memory for chunks that are unpacked one after another.
+class Hdf5Dataset::Unpacking {
+ public:
+  /// @param size  of the largest form of a chunk, in the file or before a filter
+  void hold(std::size_t size) {
+    if (size <= size_) return;
+    now_ = std::make_unique_for_overwrite<std::byte[]>(size);
+    next_ = std::make_unique_for_overwrite<std::byte[]>(size);
+    size_ = size;
+  }
+  [[nodiscard]] std::byte* now() const { return now_.get(); }
+  [[nodiscard]] std::byte* next() const { return next_.get(); }
+  void swap() { std::swap(now_, next_); }
+
+ private:
+  std::unique_ptr<std::byte[]> now_;
+  std::unique_ptr<std::byte[]> next_;
+  std::size_t size_ = 0;
+};
+
+/// @returns the numbers of a chunk, which stay until the next one is unpacked
+std::span<const std::byte> Hdf5Dataset::unpack(const Hdf5Chunk& chunk, Unpacking& memory) const {
+  memory.hold(std::max<std::size_t>(chunk.size, chunking_.bytes));
+  std::span<std::byte> data(memory.now(), chunk.size);
   file_->read(chunk.address, data, path_);
   for (std::size_t n = filters_.size(); n-- > 0;) {
     if ((chunk.filter_mask >> n & 1U) != 0) continue;
-    std::vector<std::byte> before(chunking_.bytes);
+    const std::span<std::byte> before(memory.next(), chunking_.bytes);
     if (filters_[n] == kDeflate) {
       if (!inflate_chunk(data, before)) file_->fail_damaged(path_, "a chunk cannot be decompressed");
     } else {
       if (data.size() != before.size()) file_->fail_damaged(path_, "a chunk has the wrong size");
       unshuffle(data, type_.size, before);
     }
-    data = std::move(before);
+    memory.swap();
+    data = before;
   }
   if (data.size() != chunking_.bytes) file_->fail_damaged(path_, "a chunk has the wrong size");
   return data;
@@ -197,8 +222,8 @@ void Hdf5Dataset::read(std::span<std::byte> bytes) const {
       file_->read(offset_, bytes, path_);
       return;
     case Layout::chunked:
-      for (const Hdf5Chunk& chunk : chunking_.chunks) {
-        const std::vector<std::byte> data = unpack(chunk);
+      for (Unpacking memory; const Hdf5Chunk& chunk : chunking_.chunks) {
+        const std::span<const std::byte> data = unpack(chunk, memory);
         visit_rows(chunk, [&](std::uint64_t source, std::uint64_t target, std::uint64_t count) {
           std::memcpy(bytes.data() + target * type_.size, data.data() + source * type_.size, count * type_.size);
         });
@@ -231,13 +256,13 @@ void Hdf5Dataset::read_part(std::uint64_t begin, std::span<std::byte> bytes) con
   }
   const std::uint64_t first = begin / step / chunking_.dims[0] * slab;
   const std::uint64_t last = ((end - 1) / step / chunking_.dims[0] + 1) * slab;
-  for (const Hdf5Chunk& chunk : std::span(chunking_.chunks).subspan(first, last - first)) {
-    std::vector<std::byte> data;
+  for (Unpacking memory; const Hdf5Chunk& chunk : std::span(chunking_.chunks).subspan(first, last - first)) {
+    std::span<const std::byte> data;
     visit_rows(chunk, [&](std::uint64_t source, std::uint64_t target, std::uint64_t count) {
       const std::uint64_t from = std::max(begin, target);
       const std::uint64_t to = std::min(end, target + count);
       if (from >= to) return;
-      if (data.empty()) data = unpack(chunk);
+      if (data.empty()) data = unpack(chunk, memory);
       std::memcpy(bytes.data() + (from - begin) * size, data.data() + (source + from - target) * size,
                   (to - from) * size);
     });
@@ -264,11 +289,12 @@ bool Hdf5Dataset::is_zero() const {
     }
     return true;
   }
+  Unpacking memory;
   return std::ranges::all_of(chunking_.chunks, [&](const Hdf5Chunk& chunk) {
-    const std::vector<std::byte> data = unpack(chunk);
+    const std::span<const std::byte> data = unpack(chunk, memory);
     bool zero = true;
     visit_rows(chunk, [&](std::uint64_t source, std::uint64_t /*target*/, std::uint64_t count) {
-      zero = zero && are_zero(std::span(data).subspan(source * type_.size, count * type_.size));
+      zero = zero && are_zero(data.subspan(source * type_.size, count * type_.size));
     });
     return zero;
   });

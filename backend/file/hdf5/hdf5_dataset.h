@@ -81,7 +81,8 @@ class Hdf5Dataset {
   void decode_filters(Hdf5Cursor cursor);
   void read(std::span<std::byte> bytes) const;
   void read_part(std::uint64_t begin, std::span<std::byte> bytes) const;
-  [[nodiscard]] std::vector<std::byte> unpack(const Hdf5Chunk& chunk) const;
+  class Unpacking;
+  std::span<const std::byte> unpack(const Hdf5Chunk& chunk, Unpacking& memory) const;
   template <typename Visit>
   void visit_rows(const Hdf5Chunk& chunk, Visit visit) const;
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 
 #include "backend/base/index.h"
 #include "backend/map/statistics/bins.h"
@@ -15,11 +16,11 @@ namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
-/// out[n] = exp(x[n]) factor[n]; null: 1.
-void exponentials(const std::vector<double>& x, const double* factor, double* out) {
+/// out[n] = exp(x[n]).
+void exponentials(const std::vector<double>& x, double* out) {
   std::vector<double> opposite(x.size());
   std::transform(x.begin(), x.end(), opposite.begin(), std::negate());
-  kernels::cpu::exp_differences(0.0, opposite.data(), 1.0, factor, static_cast<std::int64_t>(x.size()), out);
+  kernels::cpu::exp_differences(0.0, opposite.data(), 1.0, nullptr, std::ssize(x), out);
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ GateDistances::GateDistances(std::span<const double> c, std::int64_t window, con
   std::vector<double> log_gate(static_cast<std::size_t>(rows_.end));
   for (std::int64_t row = 1; row < rows_.end; ++row) log_gate[index_of(row)] = this->c(row) - this->c(row - 1);
   gate_.resize(log_gate.size());
-  exponentials(log_gate, nullptr, gate_.data());
+  exponentials(log_gate, gate_.data());
 }
 
 double GateDistances::c(std::int64_t position) const { return c_[index_of(position)]; }
@@ -90,7 +91,7 @@ void GateDistances::extremes(const Range& differences, double* out) const {
   if (logarithm_) {
     std::copy(logs.begin(), logs.end(), out);
   } else {
-    exponentials(logs, nullptr, out);
+    exponentials(logs, out);
   }
 }
 
@@ -99,27 +100,26 @@ void GateDistances::means(const Range& differences, double* out) const {
   const std::int64_t width = differences.size();
   // The nearest key of the bin, and with it the whole window of keys, moves on with the row.
   const Range nearest{first - differences.begin, rows_.end - differences.begin};
-  const auto count = static_cast<std::size_t>(nearest.size());
-  std::vector<double> sums(count);
-  sliding_sums(nearest, width, sums.data());
-  std::vector<double> gap(count);
-  for (std::size_t n = 0; n < count; ++n) {
-    const std::int64_t key = nearest.begin + static_cast<std::int64_t>(n);
-    gap[n] = c(key + differences.begin) - c(key);
-  }
+  const std::int64_t count = nearest.size();
+  const auto sums = std::make_unique_for_overwrite<double[]>(index_of(count));
+  sliding_sums(nearest, width, sums.get());
   const auto keys_of = [&](std::int64_t row) { return std::min(width, row - differences.begin + 1); };
+  const auto fall = [&](std::int64_t n) { return c(nearest.begin + n) - c(nearest.begin + n + differences.begin); };
+  std::unique_ptr<double[]> decayed;
   if (logarithm_) {
-    for (std::size_t n = 0; n < count; ++n) {
-      sums[n] += gap[n] * static_cast<double>(keys_of(first + static_cast<std::int64_t>(n)));
-    }
+    for (std::int64_t n = 0; n < count; ++n) sums[index_of(n)] -= fall(n) * static_cast<double>(keys_of(first + n));
   } else if (differences.begin > 0) {
-    exponentials(gap, std::vector<double>(sums).data(), sums.data());
+    const auto falls = std::make_unique_for_overwrite<double[]>(index_of(count));
+    for (std::int64_t n = 0; n < count; ++n) falls[index_of(n)] = fall(n);
+    decayed = std::make_unique_for_overwrite<double[]>(index_of(count));
+    kernels::cpu::exp_differences(0.0, falls.get(), 1.0, sums.get(), count, decayed.get());
   }
+  const double* const of_rows = decayed ? decayed.get() : sums.get();
   for (std::size_t pixel = 0; pixel + 1 < row_edges_.size(); ++pixel) {
     double total = 0;
     std::int64_t entries = 0;
     for (std::int64_t row = std::max(row_edges_[pixel], first); row < row_edges_[pixel + 1]; ++row) {
-      total += sums[index_of(row - first)];
+      total += of_rows[row - first];
       entries += keys_of(row);
     }
     out[pixel] = entries == 0 ? kAbsent : total / static_cast<double>(entries);

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -156,7 +157,8 @@ class ThroughSsh(AgentTest):
         self.assertIn("text", contents(self.folder / "run.h5")["/@command_line"])
 
     def test_a_checkpoint_and_a_check_are_described_there(self):
-        self.assertEqual(self.there("info", self.server.url(FOX)), self.done("info", FOX))
+        url = self.server.url(FOX)
+        self.assertEqual(self.there("info", url).replace(url, str(FOX)), self.done("info", FOX))
         run = self.two_runs()
         self.assertEqual(self.there("check", self.server.url(run)), self.done("check", run))
         self.fails(2, ["run files on another machine are read by info, map"], "eval", "import", self.server.url(run),
@@ -170,6 +172,69 @@ class ThroughSsh(AgentTest):
         self.done(*arguments, self.folder / "here.npy")
         self.assertEqual(output.read_bytes(), (self.folder / "here.npy").read_bytes())
         self.fails(1, ["map.npy", "exists"], *arguments, self.server.url(output), environment=self.server.environment)
+
+    def test_messages_name_files_by_their_url(self):
+        environment = self.server.environment
+        losses = self.folder / "losses.h5"
+        losses.write_bytes((SOURCE / "resources" / "figures" / "loss.h5").read_bytes())
+        with h5py.File(losses, "r+") as file:
+            del file["models"]
+        url = self.server.url(losses)
+        here = self.fails(1, "losses.h5", "info", losses)
+        self.assertEqual(self.fails(1, url, "info", url, environment=environment), here.replace(str(losses), url))
+        text, corpus = self.write("bad.txt", b"a fox \xff"), self.folder / "corpus"
+        corpus.mkdir()
+        output = self.folder / "out.h5"
+        url = self.server.url(text)
+        said = self.fails(1, [f"foxscope: {url}: "], "run", "--model", FOX, "--text", url, "-o", output,
+                          environment=environment, output=output)
+        self.assertNotIn("/foxscope-", said.replace(url, ""))
+        # The same of a text beside the model there.
+        there = self.fails(1, [f"foxscope: {url}: "], "run", "-q", "--model", self.server.url(FOX), "--text", url, "-o",
+                           output, environment=environment, output=output)
+        self.assertEqual(there, said)
+        missing = self.server.url(self.folder / "none.h5")
+        self.fails(1, [f"foxscope: {missing}: cannot be opened"], "heads", missing, environment=environment)
+        evaluate = ("eval", "loss", "--length", "64", "-o", output)
+        folder_there = self.server.url(corpus)
+        self.fails(2, [f"foxscope: {folder_there}: is a folder", "name a model there too"], *evaluate, "--model", FOX,
+                   "--corpus", folder_there, environment=environment, output=output)
+        self.fails(2, [f"foxscope: {corpus}: is a folder", f"name it as ssh://127.0.0.1:{self.server.port}/PATH"],
+                   *evaluate, "--model", self.server.url(FOX), "--corpus", corpus, environment=environment, output=output)
+
+    def test_where_an_output_was_written_is_said_with_the_machine(self):
+        text, output = self.write("text.txt", TEXT), self.server.url(self.folder / "run.h5")
+        arguments = ("run", "--text", text, "-o", output, "--force", "--model")
+        for model in (FOX, self.server.url(FOX)):
+            self.assertEqual(self.there(*arguments, model).splitlines()[-1], f"written to {output}")
+            self.assertEqual(json.loads(self.there("run", "--json", *arguments[1:], model))["output"], output)
+
+    def test_room_here_is_looked_at_before_a_run_there(self):
+        text, output = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
+        arguments = ("run", "--text", text, "-o", output, "--model")
+        limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))  # noqa: E731
+        for model, environment in ((FOX, {}), (self.server.url(FOX), self.server.environment)):
+            result = self.foxscope(*arguments, model, "-v", environment=environment, preexec_fn=limited)
+            said = result.stderr.decode()
+            self.assertEqual(result.returncode, 1, said)
+            self.assertRegex(said.splitlines()[-1], rf"\Afoxscope: {re.escape(str(output))}: needs .*raise `ulimit -f`")
+            self.assertNotIn(": forward", said)
+            self.assertFalse(output.exists())
+
+    def test_what_has_no_room_here_stays_there(self):
+        corpus, output = self.write("corpus.txt", TEXT * 20), self.folder / "eval.h5"
+        result = self.foxscope("eval", "loss", "-q", "--model", self.server.url(FOX), "--corpus", corpus, "--length", "64",
+                               "--windows", "3", "-o", output, environment=self.server.environment,
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 10)))
+        self.assertEqual(result.returncode, 1)
+        said = result.stderr.decode()
+        self.assertFalse(output.exists())
+        url = re.search(rf"\Afoxscope: {re.escape(str(output))}: needs .*kept in (ssh://\S+/eval-\S+\.h5) until", said)
+        self.assertIsNotNone(url, said)
+        kept = pathlib.Path(url[1].removeprefix(self.server.url("")))
+        self.addCleanup(kept.unlink)
+        with h5py.File(kept) as file:
+            self.assertIn("models/fox-pro-12m/loss/per_token_loss", file)
 
     def test_errors_are_one_line(self):
         environment = self.server.environment
@@ -237,6 +302,28 @@ class ThroughAPipe(AgentTest):
         self.wait_for_none()
         self.assertFalse((self.folder / "run.h5").exists())
 
+    def test_an_evaluation_there_that_is_interrupted_goes_on(self):
+        corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 1, 1000)}
+        arguments = ["eval", "loss", "--model", f"ssh://box{FOX}", "--corpus", str(corpus), "--length", "64",
+                     "--windows", "40", "-o", f"ssh://box{output}"]
+        process = subprocess.Popen([PROGRAM, *arguments], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        partial = self.folder / "eval.h5.partial"
+        deadline = time.monotonic() + 120
+        while not partial.exists() or partial.stat().st_size < 2000:
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, said)
+        self.assertIn(f"ssh://box{partial}, and the same command goes on from it", said.decode().splitlines()[-1])
+        self.wait_for_none()
+        self.assertTrue(partial.exists())
+        said = self.foxscope(*arguments, environment=environment)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn(b"were computed before", said.stderr)
+
     @unittest.skipUnless(DRAWS, "a build without Qt has no window")
     def test_the_window_shows_what_it_shows_of_a_file_here(self):
         run = self.two_runs()
@@ -270,15 +357,22 @@ class ThroughAPipe(AgentTest):
         self.assertLess(answered, run.stat().st_size // 20)
 
 
-    def test_a_full_disk_there_is_one_line_and_leaves_nothing(self):
+    def test_a_full_disk_there_is_one_line_and_leaves_nothing_there(self):
         text, run = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
         self.done("run", "--model", FOX, "--text", text, "-o", run)
         there = self.folder / "there"
         there.mkdir()
         # No file of more than 32 KiB can be written on the other side.
         environment = slow_pipe(self.folder, 0, 1000, "ulimit -f 64")
-        self.fails(1, ["box", "map.npy"], "map", run, "--model", "fox-pro-12m", "--head", "0:0", "--quantity", "forget",
-                   "--size", "200x200", "-o", f"ssh://box{there}/map.npy", environment=environment)
+        arguments = ("map", run, "--model", "fox-pro-12m", "--head", "0:0", "--quantity", "forget", "--size", "200x200", "-o")
+        said = self.fails(1, [f"foxscope: ssh://box{there}/map.npy: needs "], *arguments, f"ssh://box{there}/map.npy",
+                          environment=environment)
+        # It is not lost.
+        kept = pathlib.Path(re.search(r"kept on this machine, in (/\S+/map\.npy): ", said)[1])
+        self.done(*arguments, self.folder / "here.npy")
+        self.assertEqual(kept.read_bytes(), (self.folder / "here.npy").read_bytes())
+        kept.unlink()
+        kept.parent.rmdir()
         result = self.foxscope("run", "-q", "--model", f"ssh://box{FOX}", "--text", text, "-o", f"ssh://box{there}/run.h5",
                                environment=environment)
         self.assertEqual(result.returncode, 1)
@@ -296,7 +390,7 @@ class ThroughAPipe(AgentTest):
         environment = slow_pipe(self.folder, 0, 1000)
         there = self.fails(1, "layer 7", "map", f"ssh://box{run}", *arguments, "-o", output, output=output,
                            environment=environment)
-        self.assertEqual(there, here.replace("foxscope: ", "foxscope: box: ", 1))
+        self.assertEqual(there, here.replace("foxscope: ", "foxscope: ssh://box", 1))
         self.assertEqual(self.fails(1, "layer 7", "heads", f"ssh://box{run}", environment=environment), there)
         self.done("map", f"ssh://box{run}", *arguments, "--unchecked", "-o", output, environment=environment)
 
@@ -329,7 +423,7 @@ class Protocol(AgentTest):
         self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]+\n\Z")
         length = struct.unpack("<I", result.stdout[:4])[0]
         hello = json.loads(result.stdout[4:4 + length])
-        self.assertEqual(hello["foxscope_agent"], 2)
+        self.assertEqual(hello["foxscope_agent"], 3)
         self.assertEqual(len(result.stdout), 4 + length)
 
     def test_an_agent_in_a_terminal_says_what_it_is_for(self):

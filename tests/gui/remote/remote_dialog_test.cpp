@@ -184,7 +184,7 @@ void RemoteDialogTest::whatIsWrongIsSaidInALine() {
            qPrintable(shown.dialog.message()));
   qputenv("FOXSCOPE_REMOTE_PROGRAM", FOXSCOPE_PROGRAM);
   QVERIFY(shown.go("ssh://box/nowhere/at/all"));
-  QCOMPARE(shown.dialog.message(), "box: /nowhere/at/all: cannot be listed (No such file or directory)");
+  QCOMPARE(shown.dialog.message(), "ssh://box/nowhere/at/all: cannot be listed (No such file or directory)");
   shown.dialog.machine().setText("-oProxyCommand=x");
   QTest::keyClick(&shown.dialog.machine(), Qt::Key_Return);
   QVERIFY(shown.dialog.message().contains("a host does not begin with a dash"));

@@ -216,7 +216,7 @@ void RemoteRunsTest::aFileThatChangedIsOpenedAgain() {
   other.seed = 2;
   writeRun(shown.machine.folder, "run.h5", other);
   shown.chooseAnother();
-  QVERIFY(shown.window.shows("What is shown stays. box: " + shown.machine.folder.path("run.h5") +
+  QVERIFY(shown.window.shows("What is shown stays. ssh://box" + shown.machine.folder.path("run.h5") +
                              ": has changed since it was opened: open it again"));
   shown.window.pressButton();
   QVERIFY(shown.window.showsNoLine());
@@ -233,7 +233,7 @@ void RemoteRunsTest::aFileThatIsGoneLeavesWhatIsShown() {
   const PicturePointer map = shown.mapShown();
   QFile::remove(shown.machine.folder.path("run.h5"));
   shown.chooseAnother();
-  QVERIFY(shown.window.shows("What is shown stays. box: " + shown.machine.folder.path("run.h5") +
+  QVERIFY(shown.window.shows("What is shown stays. ssh://box" + shown.machine.folder.path("run.h5") +
                              ": cannot be opened (No such file or directory)"));
   shown.window.pressButton();
   QVERIFY(QTest::qWaitFor([&] { return shown.window.said("run.h5: cannot be opened"); }, kPatience));

@@ -62,12 +62,13 @@ void Machines::follow(const QString& path) {
 
 JobRunner& Machines::jobs(const agent::RemoteHost& host) { return at(host).jobs; }
 
-// The line begins with the machine and names the file there, perhaps by a longer path.
+// The line begins with the file's URL, perhaps by a longer path.
 void Machines::takeChanged(const QString& message) {
   for (const Run& run : std::as_const(m_runs)) {
     const QString host = hostOf(run.file);
     const QString name = '/' + pathThere(run.file).section('/', -1) + ':';
-    if (host.isEmpty() || !message.startsWith(host + QStringLiteral(": ")) || !message.contains(name)) continue;
+    if (host.isEmpty() || !message.startsWith(QStringLiteral("ssh://") + host + '/') || !message.contains(name))
+      continue;
     m_changedFiles[run.file] = message;
     emit changed();
   }
