@@ -67,28 +67,6 @@ struct BackwardPlan {
   static_assert(Split == 1 || (Split == 2 && WarpKeys == 32 && StepRows * 2 == kRows && kColumns % 64 == 0));
 };
 
-/// Adds four numbers that lie together.
-__device__ __forceinline__ void add_to_memory(float* to, const float (&x)[4]) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]),
-               "f"(x[3])
-               : "memory");
-#else
-#pragma unroll
-  for (int i = 0; i < 4; ++i) atomicAdd(to + i, x[i]);
-#endif
-}
-
-/// c += the sum of a's rows, where it is wanted. Predicated, as a branch would keep loads from being started early.
-__device__ __forceinline__ void multiply_ones(float (&c)[4], const std::uint32_t (&a)[4], bool wanted) {
-  asm volatile(
-      "{\n.reg .pred wanted;\nsetp.ne.s32 wanted, %9, 0;\n"
-      "@wanted mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %8}, "
-      "{%0, %1, %2, %3};\n}"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(0x3f803f80U), "r"(static_cast<int>(wanted)));
-}
-
 /// One warp's part of the gradients.
 template <class P>
 struct BackwardWarp {
@@ -193,6 +171,7 @@ struct BackwardWarp {
   /// @param left  rows of the text from the thread's first on
   __device__ __forceinline__ void copy_pieces(std::uint32_t to, const std::uint16_t* from, std::int64_t row_stride,
                                               int left) const {
+    static_assert(kCopies * kCopiedAtOnce == P::kRows && kCopiedAtOnce % 8 == 0);  // and so swizzled alike
     const std::uint32_t first = to + Rows::offset(copied_row(), copied_piece());
     const auto place = [&](int n) { return first + static_cast<std::uint32_t>(n * kCopiedAtOnce * Rows::kRowBytes); };
     if (p.aligned) {
@@ -677,10 +656,9 @@ struct BackwardWarp {
   }
 };
 
+/// What the thread block works on.
 template <class P>
-__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
-    backward_kernel(const __grid_constant__ BackwardParameters p) {
-  extern __shared__ __align__(128) char memory[];
+__device__ __forceinline__ KeyWork take_key_work(const BackwardParameters& p, char* memory) {
   int item = static_cast<int>(blockIdx.x);
   if (p.turns != nullptr) {
     // Turns are awaited from thread blocks with smaller items, which must have begun.
@@ -689,7 +667,14 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     __syncthreads();
     item = taken;
   }
-  const KeyWork work = find_key_work(p, item);
+  return find_key_work(p, item);
+}
+
+template <class P>
+__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
+    backward_kernel(const __grid_constant__ BackwardParameters p) {
+  extern __shared__ __align__(128) char memory[];
+  const KeyWork work = take_key_work<P>(p, memory);
   BackwardWarp<P> own(p, memory, work.block, static_cast<int>(threadIdx.x) % 32,
                       __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0));
   own.load_keys(work);
@@ -718,21 +703,13 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   own.store(own.key_gradient, p.key_gradient, work, p.scale);
 }
 
-/// The same where warps share keys: one block of rows is copied while another is worked on. One half of the warps
-/// begins with dQ and the other with dK and dV, since these products ask for less of shared memory.
+/// The same where warps share keys: one block of rows is copied while another is worked on. Half of the warps begin
+/// with dQ and the others with dK and dV, for which shared memory has less to give.
 template <class P>
 __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     backward_kernel_of_shared_keys(const __grid_constant__ BackwardParameters p) {
   extern __shared__ __align__(128) char memory[];
-  int item = static_cast<int>(blockIdx.x);
-  if (p.turns != nullptr) {
-    // Turns are awaited from thread blocks with smaller items, which must have begun.
-    int& taken = *reinterpret_cast<int*>(memory + P::kItem);
-    if (threadIdx.x == 0) taken = atomicAdd(p.ticket, 1);
-    __syncthreads();
-    item = taken;
-  }
-  const KeyWork work = find_key_work(p, item);
+  const KeyWork work = take_key_work<P>(p, memory);
   // The compiler knows the ranges of unsigned remainders, which saves registers.
   BackwardWarp<P> own(p, memory, work.block, static_cast<int>(threadIdx.x % 32U),
                       static_cast<int>(__shfl_sync(0xffffffffU, threadIdx.x / 32U, 0) % P::kWarps));
