@@ -17,8 +17,10 @@
 #include "kernels/cuda/maps/sampled_rows.h"
 #include "kernels/cuda/maps/strip_map.h"
 #include "kernels/cuda/steps/gate_scan.h"
+#include "kernels/cuda/steps/loss_product.h"
 #include "kernels/cuda/steps/step_gradients.h"
 #include "kernels/cuda/steps/steps.h"
+#include "kernels/cuda/steps/swiglu_product.h"
 #include "kernels/cuda/steps/token_loss.h"
 
 namespace foxscope::kernels::cuda {
@@ -193,6 +195,9 @@ Status rotary_table(std::int64_t /*first_position*/, std::int64_t /*rows*/, std:
 }
 Status gate_output(const GatedOutput& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 Status swiglu(const SwiGlu& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+Status swiglu_product(const SwiGluProduct& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+std::size_t loss_product_bytes(const LossProduct& /*arguments*/) { return 0; }
+Status loss_product(const LossProduct& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 
 std::size_t workspace_bytes(const ResidualNormGradient& /*arguments*/) { return 0; }
 Status residual_norm_gradient(const ResidualNormGradient& /*arguments*/, Stream /*stream*/) {

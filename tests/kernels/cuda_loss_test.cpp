@@ -1,10 +1,12 @@
 // Token losses on the GPU against float64.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/steps/loss_product.h"
 #include "kernels/cuda/steps/token_loss.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
@@ -113,6 +115,93 @@ TEST_F(CudaTokenLoss, RefusesWhatItCannotTake) {
   bad[4].labels = nullptr;
   bad[5].loss = nullptr;
   for (const auto& arguments : bad) EXPECT_EQ(token_loss(arguments, nullptr), Status::invalid_argument);
+}
+
+void check_product(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, float deviation) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows of " << width << ", " << vocabulary << " tokens");
+  const auto seed = static_cast<std::uint64_t>(rows * 31 + vocabulary);
+  const std::int64_t stride = width + 8;
+  const DeviceNumbers in(ElementType::bfloat16, normal_numbers(rows * stride, seed));
+  const DeviceNumbers head(ElementType::bfloat16, normal_numbers(vocabulary * width, seed + 1, deviation));
+  std::vector<std::int32_t> labels;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    labels.push_back(static_cast<std::int32_t>(row * 7919 % vocabulary));
+  }
+  labels.back() = static_cast<std::int32_t>(vocabulary - 1);
+  const cuda::DeviceBuffer on_device = to_device(labels);
+  const DeviceNumbers loss(ElementType::float32, rows);
+  cuda::LossProduct a;
+  a.rows = rows;
+  a.width = width;
+  a.vocabulary = vocabulary;
+  a.in = in.data();
+  a.in_stride = stride;
+  a.head = head.data();
+  a.labels = static_cast<const std::int32_t*>(on_device.data());
+  a.loss = loss.floats();
+  const cuda::DeviceBuffer workspace(loss_product_bytes(a));
+  ASSERT_TRUE(workspace.fill(0xff));
+  a.workspace = workspace.data();
+  const Status status = loss_product(a, nullptr);
+  if (status == Status::unavailable) GTEST_SKIP() << "the device has no compute capability 9.0";
+  ASSERT_EQ(status, Status::ok);
+  const std::vector<double> x = in.values();
+  const std::vector<double> w = head.values();
+  std::vector<double> expected;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::vector<double> logits(index_of(vocabulary));
+    for (std::int64_t v = 0; v < vocabulary; ++v) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        logits[index_of(v)] += x[index_of(row * stride + i)] * w[index_of(v * width + i)];
+      }
+    }
+    const double largest = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit - largest);
+    expected.push_back(largest + std::log(sum) - logits[index_of(labels[index_of(row)])]);
+  }
+  EXPECT_LE(largest_error(loss.values(), expected, 1), 5e-6);
+}
+
+TEST_F(CudaTokenLoss, OfAProductIsThatOfItsLogits) {
+  for (const std::int64_t vocabulary : {1, 8, 255, 256, 257, 1000, 5003}) {
+    for (const std::int64_t rows : {1, 77, 300}) check_product(rows, 64, vocabulary, 0.3F);
+  }
+  check_product(130, 136, 700, 4);
+  check_product(140, 1536, 300, 0.02F);
+}
+
+TEST_F(CudaTokenLoss, OfAProductIsNanWhereTheLabelIsNoToken) {
+  const DeviceNumbers numbers(ElementType::bfloat16, normal_numbers(64 * 8, 5));
+  const cuda::DeviceBuffer labels = to_device(std::vector<std::int32_t>{0, -1, 8, 7});
+  const DeviceNumbers loss(ElementType::float32, 4);
+  cuda::LossProduct a = {4, 8, 8, numbers.data(), 8, numbers.data()};
+  a.labels = static_cast<const std::int32_t*>(labels.data());
+  a.loss = loss.floats();
+  const cuda::DeviceBuffer workspace(loss_product_bytes(a));
+  a.workspace = workspace.data();
+  const Status status = loss_product(a, nullptr);
+  if (status == Status::unavailable) GTEST_SKIP() << "the device has no compute capability 9.0";
+  ASSERT_EQ(status, Status::ok);
+  const std::vector<double> losses = loss.values();
+  EXPECT_TRUE(std::isfinite(losses[0]) && std::isnan(losses[1]) && std::isnan(losses[2]) && std::isfinite(losses[3]));
+}
+
+TEST_F(CudaTokenLoss, OfAProductRefusesWhatItCannotTake) {
+  const DeviceNumbers numbers(ElementType::float32, 4096);
+  float* data = numbers.floats();
+  const auto* labels = reinterpret_cast<const std::int32_t*>(data);
+  const cuda::LossProduct good = {1, 8, 8, data, 8, data, labels, data, data};
+  std::vector<cuda::LossProduct> bad(8, good);
+  bad[0].rows = 0;
+  bad[1].width = 12;
+  bad[2].vocabulary = 0;
+  bad[3].in_stride = 0;
+  bad[4].head = data + 1;
+  bad[5].labels = nullptr;
+  bad[6].loss = nullptr;
+  bad[7].workspace = nullptr;
+  for (const auto& a : bad) EXPECT_EQ(loss_product(a, nullptr), Status::invalid_argument);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/steps/swiglu_product.h"
 #include "tests/kernels/cuda_steps_reference.h"
 
 namespace foxscope::kernels::testing {
@@ -126,6 +127,44 @@ TEST_F(CudaSteps, MultiplyByTheSiluOfTheOtherHalf) {
   }
 }
 
+void check_swiglu_product(std::int64_t rows, std::int64_t width, std::int64_t inner, std::int64_t gap) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows of " << width << ", inner " << inner << ", gap " << gap);
+  const auto seed = static_cast<std::uint64_t>(rows * 1009 + width + inner);
+  const std::int64_t stride = width + gap;
+  const DeviceNumbers in(kBfloat16, normal_numbers(rows * stride, seed));
+  const float deviation = 1 / std::sqrt(static_cast<float>(width));
+  const DeviceNumbers weight(kBfloat16, normal_numbers(2 * inner * width, seed + 1, deviation));
+  const DeviceNumbers product(kBfloat16, rows * inner, 0);
+  const cuda::SwiGluProduct step = {rows, width, inner, in.data(), stride, weight.data(), product.data()};
+  const Status status = swiglu_product(step, nullptr);
+  if (status == Status::unavailable) GTEST_SKIP() << "the device has no compute capability 9.0";
+  ASSERT_EQ(status, Status::ok);
+  const Numbers x = in.values();
+  const Numbers w = weight.values();
+  const auto dot = [&](std::int64_t row, std::int64_t column) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < width; ++i) sum += x[index_of(row * stride + i)] * w[index_of(column * width + i)];
+    return sum;
+  };
+  Numbers expected;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const double g = dot(row, i);
+      expected.push_back(g * sigmoid(g) * dot(row, inner + i));
+    }
+  }
+  EXPECT_LE(largest_error(product.values(), expected, 1e-2), kBfloat16Error);
+}
+
+TEST_F(CudaSteps, MakeTheProductThatSwiGluTakes) {
+  for (const std::int64_t rows : {1, 77, 128, 300}) {
+    for (const std::int64_t width : {8, 64, 136}) {
+      for (const std::int64_t inner : {8, 128, 136, 1024}) check_swiglu_product(rows, width, inner, 8);
+    }
+  }
+  check_swiglu_product(260, 1536, 392, 1536);
+}
+
 TEST_F(CudaSteps, RefuseWhatTheyCannotTake) {
   const DeviceNumbers numbers(kFloat32, 4096);
   float* data = numbers.floats();
@@ -183,6 +222,18 @@ TEST_F(CudaSteps, RefuseWhatTheyCannotTake) {
   EXPECT_EQ(cuda::swiglu({0, 8, data, kFloat32, data}, nullptr), Status::invalid_argument);
   EXPECT_EQ(cuda::swiglu({1, 8, nullptr, kFloat32, data}, nullptr), Status::invalid_argument);
   EXPECT_EQ(cuda::swiglu({1, 8, data, kFloat32, nullptr}, nullptr), Status::invalid_argument);
+
+  const cuda::SwiGluProduct product = {1, 8, 8, data, 8, data, data};
+  std::vector<cuda::SwiGluProduct> products(8, product);
+  products[0].rows = 0;
+  products[1].width = 4;
+  products[2].inner = 12;
+  products[3].in_stride = 0;
+  products[4].in = nullptr;
+  products[5].weight = data + 1;
+  products[6].product = nullptr;
+  products[7].in_stride = 12;
+  for (const auto& bad : products) EXPECT_EQ(swiglu_product(bad, nullptr), Status::invalid_argument);
   EXPECT_TRUE(cuda::synchronize());
 }
 

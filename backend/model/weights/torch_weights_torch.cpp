@@ -16,6 +16,9 @@
 namespace foxscope {
 namespace {
 
+/// Beyond it the zeros of gates_joined take longer than the norm, which two products read twice.
+constexpr std::int64_t kMostJoinedGates = 128;
+
 /// Rows of the head are a multiple of this.
 constexpr std::int64_t kHeadRows = 8;
 /// Numbers of a weight that go to a GPU at a time: 32 MiB of bfloat16.
@@ -189,6 +192,10 @@ void TorchWeights::split_gates(TorchLayer& weights) const {
   const at::Tensor high = weights.gates.to(matrix);
   weights.gates_high = at::cat({high, high}, 1);
   weights.gates_rest = (weights.gates - high).to(matrix);
+  if (high.size(0) == 0 || high.size(0) > kMostJoinedGates) return;
+  const at::Tensor below = at::cat({weights.gates_rest, at::zeros_like(high)}, 1);
+  weights.gates_joined = at::cat({weights.gates_high, below}, 0);
+  weights.gates_high = weights.gates_joined.slice(0, 0, high.size(0));
 }
 
 /// RWKV-7's matrices, of which each reads an input of its own.

@@ -36,6 +36,9 @@ struct TorchLayer {
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
   /// undefined in float32.
   at::Tensor gates_high, gates_rest;
+  /// [2 G, 2 D] `gates_high`, and below it `rest` beside zeros: one product for few gates; undefined for many, and
+  /// where weights are trained.
+  at::Tensor gates_joined;
   std::vector<double> logit_bound;  ///< [H]
 };
 

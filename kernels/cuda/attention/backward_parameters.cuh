@@ -63,6 +63,7 @@ struct BackwardParameters {
   int heads_at_a_time = 1;  ///< key heads whose thread blocks follow each other
   bool aligned = true;      ///< rows start at multiples of 16 bytes
   int shared_bytes = 0;     ///< of a multiprocessor
+  int head_groups = 1;      ///< of heads at a time; the last has all that are left
 };
 
 /// A block of keys of one key head.
@@ -71,12 +72,14 @@ struct KeyWork {
 };
 
 /// The item-th: heads whose rows fit the L2 cache together go at a time, and among those the first keys, which most
-/// rows see, go first; with turns the last, for which others wait.
+/// rows see, go first; with turns the last, for which others wait. The last group of heads is large enough that it ends
+/// with many short thread blocks.
 __device__ __forceinline__ KeyWork find_key_work(const BackwardParameters& p, int item) {
   const int group_size = p.heads_at_a_time * p.key_blocks;
-  const int group = item / group_size;
+  const int group = min(item / group_size, p.head_groups - 1);
   const int index = item - group * group_size;
-  const int in_group = min(p.heads_at_a_time, p.key_heads * p.batch - group * p.heads_at_a_time);
+  const int left = p.key_heads * p.batch - group * p.heads_at_a_time;
+  const int in_group = group == p.head_groups - 1 ? left : p.heads_at_a_time;
   const int head = group * p.heads_at_a_time + index % in_group;
   const int block = index / in_group;
   return {p.turns == nullptr ? block : p.key_blocks - 1 - block, head % p.key_heads, head / p.key_heads};

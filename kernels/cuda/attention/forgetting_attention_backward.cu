@@ -170,7 +170,12 @@ cudaError_t run_backward(const ForgettingAttentionBackward& a, const Device& dev
   const auto head_dim = static_cast<int>(a.forward.head_dim);
   // Half of the L2 cache for the rows that are read and the sums of the heads that are computed at a time.
   const double head_bytes = 8.0 * p.length * head_dim * p.group;
-  p.heads_at_a_time = std::clamp(static_cast<int>(device.cache_bytes / 2 / head_bytes), 1, p.key_heads * p.batch);
+  const int all_heads = p.key_heads * p.batch;
+  p.heads_at_a_time = std::clamp(static_cast<int>(device.cache_bytes / 2 / head_bytes), 1, all_heads);
+  constexpr int kLastRounds = 3;  // of thread blocks that the last group of heads fills the device with
+  const int last_heads =
+      std::max(p.heads_at_a_time, static_cast<int>(divide_up(kLastRounds * device.multiprocessors, p.key_blocks)));
+  p.head_groups = std::max(0, all_heads - last_heads) / p.heads_at_a_time + 1;
   if (prunes(a.forward)) {
     if (const auto e = prune_backward(a, p, plan, tile, choice, stream)) return e;
   }

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/cuda_attention_torch.h"
 #include "kernels/cuda/steps/steps.h"
 
@@ -66,6 +67,15 @@ void CudaPass::make_gates(int layer, const at::Tensor& gates) const {
   const TorchLayer& weights = torch_.weights(layer);
   // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
   // being what rounding took.
+  if (weights.gates_joined.defined() && torch_.input().lengths.empty() && gates.size(0) >= kFewestThriftyRows) {
+    const std::int64_t count = gates.size(1);
+    const at::Tensor parts = at::empty({gates.size(0), 2 * count}, gates.options());
+    multiply(parts, normed_.flatten(1), weights.gates_joined, Sum::no, kAlikeRows);
+    at::Tensor sum = gates;
+    at::add_out(sum, parts.slice(1, 0, count), parts.slice(1, count));
+    if (weights.gates_bias.defined()) sum.add_(weights.gates_bias);
+    return;
+  }
   if (weights.gates_bias.defined()) gates.copy_(weights.gates_bias.expand_as(gates));
   multiply(gates, normed_.flatten(1), weights.gates_high, weights.gates_bias.defined() ? Sum::yes : Sum::no,
            kAlikeRows);

@@ -18,6 +18,9 @@ class CudaMlp {
   void add(int layer);
 
  private:
+  /// The same with SwiGLU in the registers of its product.  @returns false where the kernel does not take it
+  [[nodiscard]] bool add_gated(int layer);
+
   CudaPass& cuda_;
   at::Tensor wide_;     ///< [B n, 2 I] bf16, where it is kept
   at::Tensor product_;  ///< [B n, I] bf16 likewise

@@ -6,6 +6,7 @@
 
 #include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/recording_torch.h"
+#include "kernels/cuda/steps/loss_product.h"
 #include "kernels/cuda/steps/token_loss.h"
 
 namespace foxscope {
@@ -13,6 +14,25 @@ namespace {
 
 /// Rows of a block of logits are a multiple of this.
 constexpr std::int64_t kLossRows = 256;
+
+/// Losses of a long text of which nobody wants the logits.  @returns false where the kernel does not take them
+bool make_losses(const CudaPass& cuda, const at::Tensor& normed, const at::Tensor& wanted, const at::Tensor& loss) {
+  const TorchPass& pass = cuda.torch();
+  if (pass.keeps(Keep::logits) || !pass.input().lengths.empty() || pass.rows() < kFewestThriftyRows) return false;
+  kernels::cuda::LossProduct step;
+  step.rows = pass.rows();
+  step.width = normed.size(1);
+  step.vocabulary = pass.config().vocabulary_size;
+  step.in = memory_of(normed);
+  step.in_stride = normed.stride(0);
+  step.head = memory_of(pass.weights().padded_head);
+  step.labels = wanted.const_data_ptr<std::int32_t>();
+  step.loss = floats_of(loss);
+  const at::Tensor workspace =
+      at::empty({static_cast<std::int64_t>(kernels::cuda::loss_product_bytes(step))}, loss.options().dtype(at::kByte));
+  step.workspace = memory_of(workspace);
+  return kernels::cuda::loss_product(step, cuda.stream()) == kernels::Status::ok;
+}
 
 }  // namespace
 
@@ -32,6 +52,10 @@ bool record_cuda_predictions(CudaPass& cuda, const at::Tensor& normed) {
   const at::TensorOptions floats = pass.weights().options(at::kFloat);
   const at::Tensor wanted = pass.put(pass.input().labels);
   const at::Tensor loss = at::empty({rows}, floats);
+  if (make_losses(cuda, normed, wanted, loss)) {
+    record_losses(pass, loss);
+    return true;
+  }
   const at::Tensor& head = pass.weights().padded_head;
   const std::int64_t most =
       std::min(rows, std::max(kDeviceLogitElements / head.size(0) / kLossRows, std::int64_t{1}) * kLossRows);

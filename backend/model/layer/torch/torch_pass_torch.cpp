@@ -1,5 +1,6 @@
 #include "backend/model/layer/torch/torch_pass_torch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -31,7 +32,7 @@ PassBytes TorchPass::bytes(const ModelConfig& config, DType dtype, const KeepSet
   const std::int64_t gate = config.output_gate ? queries : 0;
   PassBytes bytes;
   // Rows of the MLP, and a block of logits, once more where it goes to the host.
-  bytes.fixed = kDeviceMlpRows * 3 * config.widest_intermediate() * size +
+  bytes.fixed = std::max(3 * kDeviceMlpRows, kGatedMlpRows) * config.widest_intermediate() * size +
                 kDeviceLogitElements * 4 * (keep.contains(Keep::logits) ? 2 : 1);
   // Rows of an expert, which all may have chosen: what it reads, its units and what it makes, with their sums.
   if (config.mixture) bytes.fixed += kDeviceMlpRows * 4 * (4 * config.hidden_size + 6 * config.mixture->size);

@@ -3,8 +3,8 @@
 //
 // A thread block owns 128 keys and goes through blocks of 64 rows. S and dP are computed transposed, so that P and dS
 // leave the products in the registers where those for dV and dK want them. A fragment of queries or of dO is read for
-// all keys of a warp. dS goes through shared memory, for dQ, and so does P where two warps share keys. While dQ is
-// made, the next block of rows is copied to where the last one was.
+// all keys of a warp. dS goes through shared memory, for dQ, and so does P where two warps share keys. Then the next
+// block of rows is copied while this one is worked on; else while dQ is made, to where the last one was.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,8 @@ namespace foxscope::kernels::cuda::portable {
 /// @tparam RowWarps   warps that share the rows of dQ; the others share its columns
 /// @tparam StepRows   rows whose logits are made at once, for which fragments of keys are read once
 /// @tparam Split      warps that share keys: each makes P and dS of a part of the rows, and a part of the columns of dK
-///                    and dV. With 2, P goes through shared memory too and values stay there.
+///                    and dV. With 2, P goes through shared memory too, values stay there, and there is room for two
+///                    blocks of rows.
 /// @tparam Blocks     thread blocks of a multiprocessor
 template <int HeadDim, int WarpKeys, int RowWarps, int StepRows, int Split, int Blocks>
 struct BackwardPlan {
@@ -38,40 +39,33 @@ struct BackwardPlan {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStepParts = StepRows / 16;
   static constexpr int kBlocks = Blocks;
+  static constexpr int kStages = Split;  // blocks of rows that there is room for
 
   static constexpr int kRowWarps = RowWarps;
   static constexpr int kColumnWarps = kWarps / RowWarps;
   static constexpr int kQueryParts = kRows / RowWarps / 16;        // of 16 rows of dQ that a warp makes
   static constexpr int kQuerySteps = HeadDim / kColumnWarps / 16;  // of 16 columns of dQ that a warp makes
   static_assert(kQueryParts * RowWarps * 16 == kRows && kQuerySteps * kColumnWarps * 16 == HeadDim);
+  static_assert(kQueryParts <= 2 && kQueryParts <= kColumnWarps);
   static_assert(kRows == kStatisticsRows && kWarps <= kRows / kSumRows * kTurns);
 
   // Places in shared memory, in bytes. Without a split, values are where rows are later.
   static constexpr int kValue = kKeys * HeadDim * 2;
   static constexpr int kQuery = Split > 1 ? 2 * kValue : kValue;
   static constexpr int kOutputGradient = kQuery + kRows * HeadDim * 2;
-  static constexpr int kLogitGradient = kOutputGradient + kRows * HeadDim * 2;  // dS, a key after the other
-  static constexpr int kWeights = kLogitGradient + kKeys * kRows * 2;           // P likewise
+  static constexpr int kStageBytes = 2 * kRows * HeadDim * 2;  // from a stage's queries or dO to the next one's
+  static constexpr int kLogitGradient = kQuery + kStages * kStageBytes;  // dS, a key after the other
+  static constexpr int kWeights = kLogitGradient + kKeys * kRows * 2;    // P likewise
   static constexpr int kStatistics = Split > 1 ? kWeights + kKeys* kRows * 2 : kWeights;
-  static constexpr int kLastGate = kStatistics + static_cast<int>(sizeof(RowStatistics));
-  static constexpr int kItem = kLastGate + 8;
+  static constexpr int kLastGate = kStatistics + kStages * static_cast<int>(sizeof(RowStatistics));
+  static constexpr int kFalls = kLastGate + 8;
+  static constexpr int kItem = Split > 1 ? kFalls + kKeys * 4 : kFalls;
   static constexpr int kBytes = kItem + 8;
   static_assert(kLogitGradient % 128 == 0 && kRows * 2 == 128);
   static_assert(kStatistics % 16 == 0 && kKeys * HeadDim * 2 <= kLogitGradient - kQuery);
+  static_assert(Split == 1 || kKeys <= kThreads);
   static_assert(Split == 1 || (Split == 2 && WarpKeys == 32 && StepRows * 2 == kRows && kColumns % 64 == 0));
 };
-
-/// Adds four numbers that lie together.
-__device__ __forceinline__ void add_to_memory(float* to, const float (&x)[4]) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]),
-               "f"(x[3])
-               : "memory");
-#else
-#pragma unroll
-  for (int i = 0; i < 4; ++i) atomicAdd(to + i, x[i]);
-#endif
-}
 
 /// One warp's part of the gradients.
 template <class P>
@@ -89,22 +83,31 @@ struct BackwardWarp {
   char* memory;
   std::uint32_t shared;  // its address
   int lane, warp;
+  std::uint32_t stage;                    // bytes from the first stage to that of the rows at hand
+  std::uint32_t statistics_at;            // likewise of their statistics
+  const std::uint16_t* query_piece;       // the thread's first of the rows that are copied next
+  const std::uint16_t* gradient_piece;    // likewise of dO
   int share_of_keys;                      // of the warps that share keys
   int first_key;                          // of the thread block
   int key;                                // of the thread the first: the others are 8, 16, 24 keys after it
   FragmentAddress<P::kHeadDim> straight;  // matrices of eight rows and 16 columns lie side by side
   FragmentAddress<P::kHeadDim> crossed;   // matrices of 16 rows and eight columns
-  OfKeys falls;                           // of the gate from the thread's keys to the block's last, base 2
+  OfKeys falls;                           // of the gate from the thread's keys to the block's last, base 2; no split
   std::uint32_t values[P::kSplit == 1 ? kParts : 1][kSteps][4];
   Gradient key_gradient, value_gradient;
   float column_sums[kParts / P::kSplit][4];
 
-  __device__ BackwardWarp(const BackwardParameters& parameters, char* storage, int key_block)
+  __device__ BackwardWarp(const BackwardParameters& parameters, char* storage, int key_block, int own_lane,
+                          int own_warp)
       : p(parameters),
         memory(storage),
         shared(static_cast<std::uint32_t>(__cvta_generic_to_shared(storage))),
-        lane(static_cast<int>(threadIdx.x) % 32),
-        warp(__shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0)),
+        lane(own_lane),
+        warp(own_warp),
+        stage(0),
+        statistics_at(0),
+        query_piece(nullptr),
+        gradient_piece(nullptr),
         share_of_keys(warp % P::kSplit),
         first_key(key_block * P::kKeys),
         key(first_key + warp / P::kSplit * P::kWarpKeys + lane / 4),
@@ -117,9 +120,10 @@ struct BackwardWarp {
 
   [[nodiscard]] __device__ int warp_key() const { return warp / P::kSplit * P::kWarpKeys; }  // of the thread block
   [[nodiscard]] __device__ const RowStatistics& rows() const {
-    return *reinterpret_cast<const RowStatistics*>(memory + P::kStatistics);
+    return *reinterpret_cast<const RowStatistics*>(memory + P::kStatistics + statistics_at);
   }
   [[nodiscard]] __device__ double& last_gate() const { return *reinterpret_cast<double*>(memory + P::kLastGate); }
+  [[nodiscard]] __device__ float* shared_falls() const { return reinterpret_cast<float*>(memory + P::kFalls); }
 
   __device__ void load_keys(const KeyWork& work) {
     Rows::template load<P::kKeys, P::kThreads>(shared, p.key, work.batch * p.key.batch + work.key_head * p.key.head,
@@ -142,6 +146,58 @@ struct BackwardWarp {
     }
   }
 
+  static constexpr int kCopiedAtOnce = P::kThreads / Rows::kPieces;  // rows, of which a thread copies one piece
+  static constexpr int kCopies = P::kRows / kCopiedAtOnce;
+  [[nodiscard]] __device__ static int copied_row() { return static_cast<int>(threadIdx.x / Rows::kPieces); }
+  [[nodiscard]] __device__ static int copied_piece() { return static_cast<int>(threadIdx.x % Rows::kPieces); }
+
+  __device__ __forceinline__ void begin_copies(const KeyWork& work, const RowBlocks& at) {
+    const int head = at.flat_head - work.batch * p.heads;
+    const int row = at.row_block * P::kRows + copied_row();
+    const auto piece_of = [&](const TensorView& x) {
+      return static_cast<const std::uint16_t*>(x.data) + work.batch * x.batch + head * x.head + row * x.row +
+             copied_piece() * 8;
+    };
+    query_piece = piece_of(p.query);
+    gradient_piece = piece_of(p.output_gradient);
+  }
+  __device__ __forceinline__ void advance_copies() {
+    const int rows = p.turns == nullptr ? -P::kRows : P::kRows;
+    query_piece += rows * p.query.row;
+    gradient_piece += rows * p.output_gradient.row;
+  }
+
+  /// Starts copying the thread's pieces of a block of rows.
+  /// @param left  rows of the text from the thread's first on
+  __device__ __forceinline__ void copy_pieces(std::uint32_t to, const std::uint16_t* from, std::int64_t row_stride,
+                                              int left) const {
+    static_assert(kCopies * kCopiedAtOnce == P::kRows && kCopiedAtOnce % 8 == 0);  // and so swizzled alike
+    const std::uint32_t first = to + Rows::offset(copied_row(), copied_piece());
+    const auto place = [&](int n) { return first + static_cast<std::uint32_t>(n * kCopiedAtOnce * Rows::kRowBytes); };
+    if (p.aligned) {
+#pragma unroll
+      for (int n = 0; n < kCopies; ++n) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place(n)), "l"(from),
+                     "r"(n * kCopiedAtOnce < left ? 16 : 0)
+                     : "memory");
+        from += kCopiedAtOnce * row_stride;
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int n = 0; n < kCopies; ++n) {
+      std::uint32_t pairs[4] = {};
+      if (n * kCopiedAtOnce < left) {
+#pragma unroll
+        for (int x = 0; x < 4; ++x) pairs[x] = from[2 * x] | static_cast<std::uint32_t>(from[2 * x + 1]) << 16;
+      }
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(place(n)), "r"(pairs[0]), "r"(pairs[1]),
+                   "r"(pairs[2]), "r"(pairs[3])
+                   : "memory");
+      from += kCopiedAtOnce * row_stride;
+    }
+  }
+
   /// Starts copying a block of rows.
   __device__ void load_rows(const KeyWork& work, const RowBlocks& at) const {
     const int head = at.flat_head % p.heads;
@@ -151,29 +207,60 @@ struct BackwardWarp {
     Rows::template load<P::kRows, P::kThreads>(shared + P::kOutputGradient, p.output_gradient,
                                                work.batch * p.output_gradient.batch + head * p.output_gradient.head,
                                                first_row, p.length, p.aligned);
+    load_statistics(at, 0);
+  }
+  __device__ __forceinline__ void load_statistics(const RowBlocks& at, std::uint32_t to) const {
     constexpr unsigned kPieces = sizeof(RowStatistics) / 16;
     static_assert(kPieces <= P::kThreads);
     if (threadIdx.x < kPieces) {
       const RowStatistics& from = p.statistics[std::int64_t{at.flat_head} * p.row_parts + at.row_block];
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared + P::kStatistics + 16 * threadIdx.x),
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared + P::kStatistics + to + 16 * threadIdx.x),
                    "l"(reinterpret_cast<const char*>(&from) + 16 * threadIdx.x)
                    : "memory");
     }
+  }
+
+  /// The same to a stage, where begin_copies and advance_copies have pointed.
+  __device__ __forceinline__ void load_rows(const RowBlocks& at, std::uint32_t to_stage,
+                                            std::uint32_t to_statistics) const {
+    const int left = p.length - at.row_block * P::kRows - copied_row();
+    copy_pieces(shared + P::kQuery + to_stage, query_piece, p.query.row, left);
+    copy_pieces(shared + P::kOutputGradient + to_stage, gradient_piece, p.output_gradient.row, left);
+    load_statistics(at, to_statistics);
+  }
+  __device__ __forceinline__ void load_next_stage(const RowBlocks& at) const {
+    load_rows(at, P::kStageBytes - stage, sizeof(RowStatistics) - statistics_at);
+  }
+  __device__ __forceinline__ void next_stage() {
+    stage = P::kStageBytes - stage;
+    statistics_at = sizeof(RowStatistics) - statistics_at;
   }
 
   [[nodiscard]] __device__ double gate_of(std::int64_t flat_head, int of_key) const {
     return p.gate == nullptr ? 0 : p.gate[flat_head * p.length + min(of_key, p.length - 1)];
   }
 
+  [[nodiscard]] __device__ double first_gate_of(const RowBlocks& at) const {
+    return gate_of(at.flat_head, at.row_block * P::kRows);
+  }
+  /// The fall from the block's last key to rows that begin with this gate, base 2.
+  [[nodiscard]] __device__ float fall_to_rows(double first_gate) const {
+    return p.gate == nullptr ? 0.0F : static_cast<float>((first_gate - last_gate()) * kLog2E);
+  }
+
   /// Neither fall is above 0 for rows behind the block, so that their sum loses nothing.
   __device__ void start_head(std::int64_t flat_head) {
     const double last = gate_of(flat_head, first_key + P::kKeys - 1);
     if (threadIdx.x == 0) last_gate() = last;
+    const auto fall_from = [&](int of_key) { return static_cast<float>((last - gate_of(flat_head, of_key)) * kLog2E); };
+    if constexpr (P::kSplit > 1) {
+      const auto own = static_cast<int>(threadIdx.x);
+      if (own < P::kKeys) shared_falls()[own] = fall_from(first_key + own);
+    } else {
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
+      for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        falls[part][r] = static_cast<float>((last - gate_of(flat_head, key + 16 * part + 8 * r)) * kLog2E);
+        for (int r = 0; r < 2; ++r) falls[part][r] = fall_from(key + 16 * part + 8 * r);
       }
     }
   }
@@ -182,7 +269,7 @@ struct BackwardWarp {
   /// @param between  called with 0 to kSteps - 1 after as many products, beside which tensor cores leave time
   template <bool OfKeys, int Count, class Between>
   __device__ __forceinline__ void multiply_rows(int step, Entries (&product)[Count], const Between& between) const {
-    const std::uint32_t rows_at = shared + (OfKeys ? P::kQuery : P::kOutputGradient);
+    const std::uint32_t rows_at = shared + stage + (OfKeys ? P::kQuery : P::kOutputGradient);
 #pragma unroll
     for (int x = 0; x < kSteps; ++x) {
       std::uint32_t own[kParts][4];
@@ -217,7 +304,7 @@ struct BackwardWarp {
 
   /// sum += a (the warp's columns of 16 rows).
   __device__ __forceinline__ void accumulate(const Packed& a, int rows_at, int step, Gradient& sum) const {
-    const std::uint32_t tile = shared + rows_at + share_of_keys * (P::kColumns * 2);
+    const std::uint32_t tile = shared + stage + rows_at + share_of_keys * (P::kColumns * 2);
 #pragma unroll
     for (int x = 0; x < P::kColumns / 16; ++x) {
       std::uint32_t f[4];
@@ -250,7 +337,10 @@ struct BackwardWarp {
     const float2 term = *reinterpret_cast<const float2*>(rows().term + first + lane % 4 * 2);
 #pragma unroll
     for (int x = 0; x < 4; ++x) {
-      logits[x] = exp2_fast(fmaf(logits[x], p.scale_log2, (x % 2 == 0 ? term.x : term.y) + gates[x / 2]));
+      const float of_row = x % 2 == 0 ? term.x : term.y;
+      // The sums can be made before the logits, for which there have to be registers.
+      logits[x] = exp2_fast(P::kSplit > 1 ? fmaf(logits[x], p.scale_log2, of_row) + gates[x / 2]
+                                          : fmaf(logits[x], p.scale_log2, of_row + gates[x / 2]));
     }
   }
 
@@ -343,49 +433,48 @@ struct BackwardWarp {
     }
   }
 
-  /// A part of the rows of its keys, and after the other warp's part all rows for its columns.
+  /// Leaves P and dS of the warp's part of the rows.
   template <bool Masked>
-  __device__ __forceinline__ void visit_shared_keys(int row_block, std::int64_t flat_head, const OfKeys& gates) {
+  __device__ __forceinline__ void make_shared(int row_block, std::int64_t flat_head, const OfKeys& gates) {
     constexpr int kCount = P::kStepParts;
     const int first = share_of_keys * kCount;
-    Packed weights[kCount];
-    Packed gradients[kCount];
+    Packed packed;
     if (Masked && row_block * P::kRows + 16 * (first + kCount) <= first_key + warp_key()) {
 #pragma unroll
-      for (int n = 0; n < kCount; ++n) {
-#pragma unroll
-        for (int part = 0; part < kParts; ++part) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) weights[n][part][i] = 0;
-        }
-        share(weights[n], P::kWeights, first + n);
-        share(weights[n], P::kLogitGradient, first + n);
-      }
-    } else {
-      Entries of_weights[kCount];
-      Entries of_gradients[kCount];
-      multiply_rows<true>(first, of_weights, [](int) {});
-      multiply_rows<false>(first, of_gradients, [&](int x) {
-        if constexpr (!Masked) weigh_share<kCount>(of_weights, first, gates, x);
-      });
+      for (auto& part : packed) part[0] = part[1] = part[2] = part[3] = 0;
 #pragma unroll
       for (int n = 0; n < kCount; ++n) {
-        if constexpr (Masked) weigh_masked(of_weights[n], first + n, row_block, flat_head);
-        pack_entries(of_weights[n], weights[n]);
-        share(weights[n], P::kWeights, first + n);
-        backward(of_weights[n], of_gradients[n], first + n);
-        pack_entries(of_gradients[n], gradients[n]);
-        share(gradients[n], P::kLogitGradient, first + n);
-        accumulate(weights[n], gradients[n], first + n);
+        share(packed, P::kWeights, first + n);
+        share(packed, P::kLogitGradient, first + n);
       }
+      return;
     }
-    asm volatile("barrier.sync %0, 64;" ::"r"(1 + warp / P::kSplit) : "memory");
+    Entries weights[kCount];
+    Entries gradients[kCount];
+    multiply_rows<true>(first, weights, [](int) {});
+    multiply_rows<false>(first, gradients, [&](int x) {
+      if constexpr (!Masked) weigh_share<kCount>(weights, first, gates, x);
+    });
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
-      const int other = (first + kCount) % (P::kRows / 16) + n;
-      read_shared(P::kWeights, other, weights[n]);
-      read_shared(P::kLogitGradient, other, gradients[n]);
-      accumulate(weights[n], gradients[n], other);
+      if constexpr (Masked) weigh_masked(weights[n], first + n, row_block, flat_head);
+      pack_entries(weights[n], packed);
+      share(packed, P::kWeights, first + n);
+      backward(weights[n], gradients[n], first + n);
+      pack_entries(gradients[n], packed);
+      share(packed, P::kLogitGradient, first + n);
+    }
+  }
+
+  /// Adds all rows, whose P and dS have been left, to the gradients of the warp's columns.
+  __device__ __forceinline__ void add_shared() {
+#pragma unroll
+    for (int step = 0; step < P::kRows / 16; ++step) {
+      Packed weights;
+      Packed gradients;
+      read_shared(P::kWeights, step, weights);
+      read_shared(P::kLogitGradient, step, gradients);
+      accumulate(weights, gradients, step);
     }
   }
 
@@ -418,11 +507,16 @@ struct BackwardWarp {
     }
   }
 
+  /// Whether rows do not see all of the block's keys.
+  [[nodiscard]] __device__ bool masks(int row_block) const {
+    const int first_row = row_block * P::kRows;
+    return first_row < first_key + P::kKeys ||
+           (p.window_size > 0 && first_row + P::kRows - 1 - first_key >= p.window_size);
+  }
+
   /// Adds a block of rows to the gradients of keys and values, and leaves its dS.
   __device__ __forceinline__ void visit(int row_block, std::int64_t flat_head) {
-    const int first_row = row_block * P::kRows;
-    const bool masked = first_row < first_key + P::kKeys ||
-                        (p.window_size > 0 && first_row + P::kRows - 1 - first_key >= p.window_size);
+    const bool masked = masks(row_block);
     OfKeys gates;
     const auto term = p.gate == nullptr ? 0.0F : static_cast<float>((rows().first_gate - last_gate()) * kLog2E);
 #pragma unroll
@@ -430,13 +524,7 @@ struct BackwardWarp {
       gates[part][0] = term + falls[part][0];
       gates[part][1] = term + falls[part][1];
     }
-    if constexpr (P::kSplit > 1) {
-      if (masked) {
-        visit_shared_keys<true>(row_block, flat_head, gates);
-      } else {
-        visit_shared_keys<false>(row_block, flat_head, gates);
-      }
-    } else if (masked) {
+    if (masked) {
 #pragma unroll 1
       for (int step = 0; step < P::kRows / 16; ++step) visit_rows<true, 1>(step, row_block, flat_head, gates);
     } else {
@@ -444,6 +532,22 @@ struct BackwardWarp {
       for (int step = 0; step < P::kRows / 16; step += P::kStepParts) {
         visit_rows<false, P::kStepParts>(step, row_block, flat_head, gates);
       }
+    }
+  }
+
+  /// Leaves the P and dS of a block of rows.
+  /// @param fall  to the rows, of fall_to_rows
+  __device__ __forceinline__ void visit_shared(int row_block, std::int64_t flat_head, float fall) {
+    OfKeys gates;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) gates[part][r] = fall + shared_falls()[key - first_key + 16 * part + 8 * r];
+    }
+    if (masks(row_block)) {
+      make_shared<true>(row_block, flat_head, gates);
+    } else {
+      make_shared<false>(row_block, flat_head, gates);
     }
   }
 
@@ -470,7 +574,13 @@ struct BackwardWarp {
       for (int part = 0; part < P::kQueryParts; ++part) {
         load_transposed(of_rows[part] + 16 * n * Keys::kRowBytes, left[part]);
         // The n-th column warp sums the n-th part.
-        if (part == column_warp) multiply(row_sums, left[part], 0x3f803f80U, 0x3f803f80U);
+        if (P::kSplit == 1 && part == column_warp) multiply(row_sums, left[part], 0x3f803f80U, 0x3f803f80U);
+      }
+      if constexpr (P::kSplit > 1) {
+        std::uint32_t summed[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) summed[i] = column_warp == 0 ? left[0][i] : left[P::kQueryParts - 1][i];
+        multiply_ones(row_sums, summed, column_warp < P::kQueryParts);
       }
 #pragma unroll
       for (int x = 0; x < P::kQuerySteps; ++x) {
@@ -498,18 +608,19 @@ struct BackwardWarp {
       if (lane == 0) await_turn(turn, key_block);
       __syncwarp();
     }
-    float* to = p.sums + (block * (P::kRows / kSumRows) + row_warp * P::kQueryParts) * sum_piece(P::kHeadDim);
+    constexpr int kPiece = sum_piece(P::kHeadDim);
+    float* const sums = p.sums + (block * (P::kRows / kSumRows) + row_warp * P::kQueryParts) * kPiece;
+    float* const own =
+        sums + (2 * column_warp * P::kQuerySteps * 32 + lane) * 4;  // the others are fixed distances away
 #pragma unroll
     for (int part = 0; part < P::kQueryParts; ++part) {
 #pragma unroll
-      for (int x = 0; x < 2 * P::kQuerySteps; ++x) {
-        add_to_memory(to + ((2 * column_warp * P::kQuerySteps + x) * 32 + lane) * 4, gradient[part][x]);
-      }
-      if (part == column_warp && lane % 4 == 0) {
-        atomicAdd(to + kSumRows * P::kHeadDim + lane / 4, row_sums[0]);
-        atomicAdd(to + kSumRows * P::kHeadDim + lane / 4 + 8, row_sums[2]);
-      }
-      to += sum_piece(P::kHeadDim);
+      for (int x = 0; x < 2 * P::kQuerySteps; ++x) add_to_memory(own + part * kPiece + x * 128, gradient[part][x]);
+    }
+    if (column_warp < P::kQueryParts && lane % 4 == 0) {
+      float* const own_row = sums + column_warp * kPiece + kSumRows * P::kHeadDim + lane / 4;
+      atomicAdd(own_row, row_sums[0]);
+      atomicAdd(own_row + 8, row_sums[2]);
     }
     if (turn != nullptr) {
       __threadfence();
@@ -545,10 +656,9 @@ struct BackwardWarp {
   }
 };
 
+/// What the thread block works on.
 template <class P>
-__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
-    backward_kernel(const __grid_constant__ BackwardParameters p) {
-  extern __shared__ __align__(128) char memory[];
+__device__ __forceinline__ KeyWork take_key_work(const BackwardParameters& p, char* memory) {
   int item = static_cast<int>(blockIdx.x);
   if (p.turns != nullptr) {
     // Turns are awaited from thread blocks with smaller items, which must have begun.
@@ -557,8 +667,16 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     __syncthreads();
     item = taken;
   }
-  const KeyWork work = find_key_work(p, item);
-  BackwardWarp<P> own(p, memory, work.block);
+  return find_key_work(p, item);
+}
+
+template <class P>
+__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
+    backward_kernel(const __grid_constant__ BackwardParameters p) {
+  extern __shared__ __align__(128) char memory[];
+  const KeyWork work = take_key_work<P>(p, memory);
+  BackwardWarp<P> own(p, memory, work.block, static_cast<int>(threadIdx.x) % 32,
+                      __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0));
   own.load_keys(work);
   RowBlocks now(p, work, kPortableBackwardTile);
   own.load_rows(work, now);
@@ -585,9 +703,78 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   own.store(own.key_gradient, p.key_gradient, work, p.scale);
 }
 
+/// The same where warps share keys: one block of rows is copied while another is worked on. Half of the warps begin
+/// with dQ and the others with dK and dV, for which shared memory has less to give.
+template <class P>
+__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
+    backward_kernel_of_shared_keys(const __grid_constant__ BackwardParameters p) {
+  extern __shared__ __align__(128) char memory[];
+  const KeyWork work = take_key_work<P>(p, memory);
+  // The compiler knows the ranges of unsigned remainders, which saves registers.
+  BackwardWarp<P> own(p, memory, work.block, static_cast<int>(threadIdx.x % 32U),
+                      static_cast<int>(__shfl_sync(0xffffffffU, threadIdx.x / 32U, 0) % P::kWarps));
+  own.load_keys(work);
+  RowBlocks next(p, work, kPortableBackwardTile);
+  int flat_head = next.flat_head;
+  int row_block = next.row_block;
+  own.begin_copies(work, next);
+  own.load_rows(next, 0, 0);
+  commit();
+  own.start_head(flat_head);
+  __syncthreads();
+  float fall = own.fall_to_rows(own.first_gate_of(next));
+  next.advance(p, work, kPortableBackwardTile);
+#pragma unroll 1
+  while (true) {
+    wait<0>();
+    __syncthreads();  // the rows are there, and all are done with the last P and dS and with the rows before
+    double next_gate = 0;
+    if (next.valid()) {
+      if (next.flat_head == flat_head) {
+        own.advance_copies();
+      } else {
+        own.begin_copies(work, next);
+      }
+      own.load_next_stage(next);
+      next_gate = own.first_gate_of(next);
+    }
+    commit();
+    own.visit_shared(row_block, flat_head, fall);
+    __syncthreads();  // P and dS are there
+    if (own.warp < P::kWarps / 2) {
+      own.add_shared();
+      own.add_query_gradient(flat_head, row_block);
+    } else {
+      own.add_query_gradient(flat_head, row_block);
+      own.add_shared();
+    }
+    if (!next.valid()) break;
+    if (next.flat_head != flat_head) {
+      own.finish_head(flat_head);
+      own.start_head(next.flat_head);
+      __syncthreads();
+    }
+    fall = own.fall_to_rows(next_gate);
+    flat_head = next.flat_head;
+    row_block = next.row_block;
+    next.advance(p, work, kPortableBackwardTile);
+    own.next_stage();
+  }
+  own.finish_head(flat_head);
+  own.store(own.value_gradient, p.value_gradient, work, 1);
+  own.store(own.key_gradient, p.key_gradient, work, p.scale);
+}
+
 template <class P>
 cudaError_t launch_backward_plan(const BackwardParameters& p, cudaStream_t stream) {
-  auto* kernel = backward_kernel<P>;
+  constexpr auto kernel_of_plan = [] {
+    if constexpr (P::kSplit > 1) {
+      return backward_kernel_of_shared_keys<P>;
+    } else {
+      return backward_kernel<P>;
+    }
+  };
+  auto* kernel = kernel_of_plan();
   if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kBytes)) return e;
   kernel<<<static_cast<unsigned>(p.key_blocks * p.key_heads * p.batch), P::kThreads, P::kBytes, stream>>>(p);
   return cudaGetLastError();

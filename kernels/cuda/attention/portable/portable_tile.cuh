@@ -15,6 +15,28 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return pair;
 }
 
+/// Adds four numbers that lie together.
+__device__ __forceinline__ void add_to_memory(float* to, const float (&x)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]),
+               "f"(x[3])
+               : "memory");
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) atomicAdd(to + i, x[i]);
+#endif
+}
+
+/// c += the sum of a's rows, where it is wanted. Predicated, as a branch would keep loads from being started early.
+__device__ __forceinline__ void multiply_ones(float (&c)[4], const std::uint32_t (&a)[4], bool wanted) {
+  asm volatile(
+      "{\n.reg .pred wanted;\nsetp.ne.s32 wanted, %9, 0;\n"
+      "@wanted mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %8}, "
+      "{%0, %1, %2, %3};\n}"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(0x3f803f80U), "r"(static_cast<int>(wanted)));
+}
+
 /// Whether a multiprocessor has room for all thread blocks of a plan.
 template <class P>
 constexpr bool has_room(int shared_bytes) {
