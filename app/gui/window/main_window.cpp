@@ -594,6 +594,7 @@ void MainWindow::followCentre() {
   QDockWidget& dock = m_docks->evaluations();
   const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
   if (alone && !inCentre) {
+    m_docks->keepEvaluationsRoom();
     dock.hide();
     m_centre->addWidget(m_evaluations);
   } else if (!alone && inCentre) {
@@ -611,10 +612,13 @@ void MainWindow::followEvaluations() {
   followCentre();
   const bool any = !m_document.evaluations().empty() && !evaluationsAlone();
   QDockWidget& dock = m_docks->evaluations();
+  const bool seen = dock.isVisible();
   dock.setVisible(any);
   // A session says itself which dock is in front.
-  if (any && !m_document.evaluations().back().ofSession) dock.raise();
-  if (any && m_document.runs().empty()) resizeDocks({&dock}, {height() / 2}, Qt::Vertical);
+  if (!any || m_document.evaluations().back().ofSession) return;
+  dock.raise();
+  // An atlas needs more room than curves.
+  if (!seen && m_document.evaluations().back().as<AtlasReader>() != nullptr) m_docks->giveEvaluationsRoom();
 }
 
 void MainWindow::followTrainings() {
@@ -628,7 +632,7 @@ void MainWindow::followInputs() {
   followCentre();
   m_docks->follow();
   // What stood in the centre stays in sight beside a model that comes.
-  if (inCentre && m_docks->evaluations().widget() == m_evaluations) Docks::bringForward(m_docks->evaluations());
+  if (inCentre && m_docks->evaluations().widget() == m_evaluations) m_docks->giveEvaluationsRoom();
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 

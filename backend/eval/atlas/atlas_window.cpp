@@ -224,9 +224,9 @@ class WindowWork {
       gates_.at(p - 1, place) = log_gate;
       sum += log_gate;
       const auto whole = static_cast<std::int64_t>(std::nearbyint(log_gate / kLogGateUnit));
-      const std::int64_t one[] = {whole};
+      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(log_gate / kTokenLogGateUnit))};
       add_whole(one, token_sums.subspan(index_of(inputs[p]), 1));
-      if (std::int64_t* const slot = slots_[p - 1]) slot[1 + place] += whole;
+      if (std::int64_t* const slot = slots_[p - 1]) slot[1 + place] += one[0];
       const std::size_t bin = histogram_bin(-log_gate);
       ++histogram[bin];
       if (places_.known()) {
@@ -283,8 +283,8 @@ class WindowWork {
     for (std::int64_t n = 0; n < std::ssize(result.log_gate); ++n) {
       const std::int64_t p = result.position - kSurroundings + n;
       const bool known = found_[place].gated && p >= 1 && p < length_;
-      result.log_gate[index_of(n)] = to_float16(known ? static_cast<float>(gates_.at(index_of(p) - 1, place))
-                                                      : std::numeric_limits<float>::quiet_NaN());
+      result.log_gate[index_of(n)] = surrounding_log_gate(known ? static_cast<float>(gates_.at(index_of(p) - 1, place))
+                                                                : std::numeric_limits<float>::quiet_NaN());
     }
     return result;
   }
@@ -333,7 +333,10 @@ class WindowWork {
     std::unordered_map<std::int32_t, double> by_token;
     for (std::size_t key = 1; key < by_key.size(); ++key) by_token[inputs[key]] += by_key[key];
     for (const auto& [id, sum] : by_token) {
-      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(sum / kMassUnit))};
+      // Up or down by chance, so that a mean over many windows is right however small its terms are.
+      const std::uint64_t random = mixed(window_.key ^ mixed(place << 32U | static_cast<std::uint32_t>(id)));
+      const double by_chance = static_cast<double>(random >> 11U) * 0x1p-53;
+      const std::int64_t one[] = {static_cast<std::int64_t>(std::floor(sum / kMassUnit + by_chance))};
       add_whole(one, received.subspan(index_of(id), 1));
     }
     double sum = 0;
