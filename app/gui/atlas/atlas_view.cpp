@@ -428,7 +428,10 @@ std::vector<figure::PartRequest> AtlasView::partsOf(const atlas::ModelPane& pane
 void AtlasView::exportTo(const QString& path) {
   std::vector<std::vector<figure::PartRequest>> rows;
   for (const int number : visiblePanes()) {
-    for (figure::PartRequest& part : partsOf(pane(number))) rows.emplace_back().push_back(std::move(part));
+    for (figure::PartRequest& part : partsOf(pane(number))) {
+      part.spec.set("output", path.toStdString());
+      rows.emplace_back().push_back(std::move(part));
+    }
   }
   if (rows.empty()) {
     emit told(tr("There is no figure of what is shown: choose another tab."));

@@ -46,7 +46,7 @@ class FigureHeadsTest(CommandLineTest):
             self.assertIn(f"{longest['layer']}:{longest['head']}", notes)
             self.assertEqual(self.draw(kind, heads)[0], text)
         text, notes = self.draw("labels", run)
-        length = json.loads(self.done("info", run, "--json"))["models"][0]["length"]
+        length = json.loads(self.done("info", run, "--json"))["models"][0]["tokens"]
         self.assertIn(f"labels are of {length} tokens: scores depend on the length", notes)
         self.assertIn(f"They are of {length:,} tokens:\nscores depend on the length", self.done("heads", run))
         self.assertEqual(self.draw("labels", heads)[0], text)
