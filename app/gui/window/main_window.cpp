@@ -575,8 +575,7 @@ void MainWindow::showExtremes() {
 }
 
 void MainWindow::followRuns() {
-  followCentre();
-  m_docks->follow();
+  followPlaces();
   const bool empty = m_document.runs().empty();
   QStringList names;
   for (const Run& run : m_document.runs()) names += run.name;
@@ -607,6 +606,14 @@ void MainWindow::followCentre() {
   m_centre->setCurrentWidget(m_document.runs().empty() ? first : m_maps);
 }
 
+// What stood in the centre stays in sight beside a run or a model that comes.
+void MainWindow::followPlaces() {
+  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
+  followCentre();
+  m_docks->follow();
+  if (inCentre && m_docks->evaluations().widget() == m_evaluations) m_docks->giveEvaluationsRoom();
+}
+
 // Evaluations come into sight when they are opened, and go with the last of them.
 void MainWindow::followEvaluations() {
   followCentre();
@@ -628,11 +635,7 @@ void MainWindow::followTrainings() {
 }
 
 void MainWindow::followInputs() {
-  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
-  followCentre();
-  m_docks->follow();
-  // What stood in the centre stays in sight beside a model that comes.
-  if (inCentre && m_docks->evaluations().widget() == m_evaluations) m_docks->giveEvaluationsRoom();
+  followPlaces();
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 
