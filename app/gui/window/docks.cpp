@@ -172,7 +172,6 @@ void Docks::giveEvaluationsRoom() {
   constexpr double kHalf = 0.5;
   constexpr double kMost = 0.8;
   const double share = m_evaluationsShare > 0 ? std::min(m_evaluationsShare, kMost) : kHalf;
-  bringForward(*m_evaluations);
   m_window.resizeDocks({m_evaluations}, {static_cast<int>(share * m_window.height())}, Qt::Vertical);
 }
 

@@ -611,7 +611,11 @@ void MainWindow::followPlaces() {
   const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
   followCentre();
   m_docks->follow();
-  if (inCentre && m_docks->evaluations().widget() == m_evaluations) m_docks->giveEvaluationsRoom();
+  const EvaluationList& open = m_document.evaluations();
+  // A session says itself what is in front, and how much room it has.
+  if (!inCentre || m_docks->evaluations().widget() != m_evaluations || open.empty() || open.back().ofSession) return;
+  Docks::bringForward(m_docks->evaluations());
+  m_docks->giveEvaluationsRoom();
 }
 
 // Evaluations come into sight when they are opened, and go with the last of them.
