@@ -151,7 +151,8 @@ std::string describeAtlas(const InfoOptions& options) {
   const Atlas atlas = Atlas::open(agent::file_here(options.path));
   if (!options.table.empty()) {
     const AtlasChoice choice = chosenHeads(options);
-    return options.csv ? atlasTableCsv(atlas, options.table, choice) : atlasTableJson(atlas, options.table, choice);
+    if (options.csv) return atlasTableCsv(atlas, options.table, choice);
+    return options.json ? atlasTableJson(atlas, options.table, choice) : atlasTableText(atlas, options.table, choice);
   }
   const auto bytes = agent::bytes_of(options.path);
   if (options.json) return atlasJson(options.path, bytes, atlas);
@@ -277,7 +278,6 @@ std::string describeExperts(const InfoOptions& options) {
   return options.json ? expertsJson(run, request) : expertsText(run, request);
 }
 
-/// A table of an atlas is for programs.
 void checkTable(const InfoOptions& options) {
   for (const auto& [name, given] : {std::pair("--model", options.model), {"--head", options.head}}) {
     if (options.table.empty() && !given.empty()) {
@@ -285,7 +285,7 @@ void checkTable(const InfoOptions& options) {
     }
   }
   if (options.table.empty()) return;
-  if (options.csv == options.json) throw UsageError("info --table: say in which form: give --csv or --json");
+  if (options.csv && options.json) throw UsageError("info --table: --csv and --json exclude each other: choose one");
 }
 
 void checkExperts(const InfoOptions& options) {
@@ -374,7 +374,7 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("N");
   command
       ->add_option("--table", options->table,
-                   fmt::format("Print a table of an atlas instead, as --csv or --json: {}",
+                   fmt::format("Print a table of an atlas instead, in columns or as --csv or --json: {}",
                                fmt::join(AtlasTable::names(), ", ")))
       ->type_name("NAME");
   command->add_option("--model", options->model, "With --table: this model alone (default: all)")->type_name("NAME");

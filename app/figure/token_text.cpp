@@ -1,5 +1,6 @@
 #include "app/figure/token_text.h"
 
+#include "backend/text/tokenizer.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::figure {
@@ -26,7 +27,7 @@ QString madeVisible(const QString& text) {
 }  // namespace
 
 QString tokenText(const std::string& token, Whitespace whitespace) {
-  const QString text = QString::fromStdString(token);
+  const QString text = QString::fromStdString(spell_invalid_utf8(token));
   return whitespace == Whitespace::visible ? madeVisible(text) : text;
 }
 

@@ -18,7 +18,7 @@ enum class Whitespace { asIs, visible };
 QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
 /// The token that position p predicts, likewise.
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
-/// Any token, as its text is.
+/// Any token, as its text is; bytes that are no whole character are spelled out (\xc3).
 QString tokenText(const std::string& token, Whitespace whitespace);
 
 }  // namespace foxscope::figure

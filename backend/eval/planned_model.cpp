@@ -50,7 +50,7 @@ EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource
   EvaluatedCorpus corpus;
   corpus.source = without_folder(source.name);
   corpus.documents = source.windows.documents;
-  corpus.seed = input.corpus.empty() ? 0 : input.windows.seed;
+  corpus.seed = input.windows.seed;
   corpus.documents_read = source.windows.corpus_documents;
   corpus.tokens_read = source.windows.corpus_tokens;
   return corpus;

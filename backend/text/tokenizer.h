@@ -91,4 +91,7 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view bytes);
 /// Every maximal ill-formed part replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view bytes);
 
+/// Every byte that is not part of well-formed UTF-8 spelled out, as in \xc3: a token may be a part of a character.
+std::string spell_invalid_utf8(std::string_view bytes);
+
 }  // namespace foxscope

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import matplotlib.image
 import nbformat
 import numpy as np
 import pytest
-from conftest import SOURCE
+from conftest import MODELS, SOURCE, foxscope_command
 from nbclient import NotebookClient
+
+import foxscope
 
 NOTEBOOKS = sorted((SOURCE / "python" / "notebooks").glob("*.ipynb"))
 
@@ -69,6 +72,30 @@ def test_the_notebook_of_a_recorded_variant(tmp_path: Path, monkeypatch: pytest.
     assert float(found["attention"]) < 1e-5
     assert len(outputs(notebook, "image/png")) == 1
     assert len(outputs(notebook, "image/svg+xml")) == 1
+
+
+def test_the_notebook_of_an_atlas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND")
+    text = (SOURCE / "resources" / "texts" / "black-beauty-1-3.txt").read_text()
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"id": f"doc-{n}", "text": text[n * 5000 :][:5000]}) + "\n" for n in range(5)))
+    models = [word for name in ("fox", "transformer") for word in ("--model", f"{name}={MODELS / name}-pro-12m")]
+    sizes = ["--length", "256", "--windows", "10", "--passages", "6"]
+    foxscope_command("eval", "atlas", *models, "--corpus", corpus, *sizes, "-o", tmp_path / "atlas.h5")
+    notebook = executed(SOURCE / "python" / "notebooks" / "atlas.ipynb", tmp_path)
+    assert printed(notebook, "stderr") == []
+    with foxscope.open(tmp_path / "atlas.h5", kind="atlas") as atlas:
+        numbers = atlas["fox"].numbers
+        head = numbers["resets"].idxmax()
+        tokens = atlas["fox"].tokens(head)
+        first = tokens[tokens["few"] == 0].sort_values("mean_log_gate").iloc[0]
+    tables = outputs(notebook, "text/plain")
+    assert any("rate_decay_time" in table and f"{numbers['rate_decay_time'].max():.6f}" in table for table in tables)
+    assert any("mean_log_gate" in table and f"{first['mean_log_gate']:.6f}" in table for table in tables)
+    assert any("sentence_end" in table and "chance_spread" in table for table in tables)
+    assert len(outputs(notebook, "image/png")) == 2
+    (figure,) = outputs(notebook, "image/svg+xml")
+    assert figure.startswith(("<?xml", "<svg"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -26,8 +26,13 @@ import sys
 import threading
 import time
 
-import h5py
-import numpy
+try:
+    import h5py
+    import numpy
+except ModuleNotFoundError as missing:
+    # --help needs neither.
+    if not {"-h", "--help"} & set(sys.argv[1:]):
+        sys.exit(f"architectures.py: needs numpy and h5py ({missing}): python -m pip install numpy h5py")
 
 RECIPES = pathlib.Path(__file__).resolve().parents[2] / "resources" / "recipes"
 # Name: its recipe without the size, and whether its heads forget. Those that train longest come first.

@@ -199,7 +199,9 @@ class NumbersTest(AtlasTest):
         flat = gates[:, :, 1:].transpose(1, 0, 2).reshape(32, -1)
         for name, values in [("mean_log_gate", flat), ("share_below_half", flat < math.log(0.5))]:
             means = numpy.array([[head[read == token].mean() for token in tokens] for head in values])
-            numpy.testing.assert_allclose(model["tokens"][name][()].reshape(32, -1), means, rtol=1e-5, atol=2 ** -24)
+            # Log f of a reading is a whole number of 2^-17 nats, and a share one of 2^-16.
+            atol = 2 ** -18 if name == "mean_log_gate" else 2 ** -17
+            numpy.testing.assert_allclose(model["tokens"][name][()].reshape(32, -1), means, rtol=1e-6, atol=atol)
         tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
         strings = [string.decode() for string in model["tokens/string"][()]]
         self.assertEqual(strings, [tokenizer.decode([token]) for token in tokens])
@@ -239,9 +241,9 @@ class NumbersTest(AtlasTest):
             mean = flat[:, here].mean(axis=1)
             residues = numpy.array([(flat[:, group] - mean[:, None]).sum(axis=1) for group in groups])
             expected = numpy.sqrt(len(groups) / (len(groups) - 1) * (residues ** 2).sum(axis=0)) / len(here)
-            numpy.testing.assert_allclose(errors, expected, rtol=1e-5, atol=2 ** -24)
+            numpy.testing.assert_allclose(errors, expected, rtol=1e-5, atol=2 ** -17)
             if len(here) >= 30:
-                by_chance = numpy.maximum(expected, flat.std(axis=1) / numpy.sqrt(len(here)))
+                by_chance = numpy.maximum(numpy.maximum(expected, flat.std(axis=1) / numpy.sqrt(len(here))), 2 ** -17)
                 p_values[:, n] = 2 * student_t((mean - flat.mean(axis=1)) / by_chance, effective - 1)
         self.assertGreater(known, 10)
         order = numpy.sort(p_values[~numpy.isnan(p_values)])
@@ -316,14 +318,29 @@ class NumbersTest(AtlasTest):
                                           jackknife(lambda rows: values[rows].mean(axis=0), documents), rtol=1e-4, atol=1e-9)
             numpy.testing.assert_allclose(model["numbers"][name + "_row_errors"][()].ravel(),
                                           numpy.sqrt((row_errors ** 2).sum(axis=0)) / WINDOWS, rtol=1e-4, atol=1e-9)
-        values = numpy.array([mean for mean, _ in windows["mass"]])
+        values, row_errors = (numpy.array(part) for part in zip(*windows["mass"]))
+        expected = numpy.sqrt((row_errors ** 2).sum(axis=0)) / WINDOWS
+        # Few rows hold a small mass: whether one of them was drawn decides the error, so there is none.
+        small = values.mean(axis=0) < 1e-4
+        self.assertTrue(small.any() and not small.all())
+        numpy.testing.assert_allclose(model["by_distance/mass_row_errors"][()].reshape(32, -1),
+                                      numpy.where(small, numpy.nan, expected), rtol=1e-3, atol=1e-8)
         numpy.testing.assert_allclose(model["by_distance/mass"][()].reshape(32, -1), values.mean(axis=0), rtol=1e-5,
                                       atol=1e-8)
         numpy.testing.assert_allclose(model["by_distance/mass_errors"][()].reshape(32, -1),
                                       jackknife(lambda rows: values[rows].mean(axis=0), documents), rtol=1e-3, atol=1e-8)
+        shifts = []
         for n, token in enumerate(model["tokens/id"][()].tolist()):
+            # Of a window it is a whole number of 2^-10, one of the two next to it.
+            windows_of_it = len({window for window, row in enumerate(ids) if token in row[:-1]})
             numpy.testing.assert_allclose(model["tokens/received"][()].reshape(32, -1)[:, n],
-                                          numpy.mean(received[token], axis=0), rtol=1e-5, atol=2 ** -11)
+                                          numpy.mean(received[token], axis=0), rtol=1e-5,
+                                          atol=2 ** -10 * windows_of_it / len(received[token]))
+            shifts.append((model["tokens/received"][()].reshape(32, -1)[:, n] - numpy.mean(received[token], axis=0))
+                          * len(received[token]) / math.sqrt(windows_of_it))
+        # Up or down by chance: the errors of single tokens cancel.
+        self.assertLess(abs(numpy.mean(shifts)), 5 * 2 ** -11 / math.sqrt(numpy.size(shifts)))
+        self.assertLess(numpy.std(shifts), 2 ** -11)
         flat = numpy.concatenate(masses, axis=1)
         numpy.testing.assert_allclose(model["similarity/attention"], numpy.corrcoef(flat), atol=1e-5)
         for kind, most, places in [("reach", reach, reach_row), ("gain", gain, gain_row)]:
@@ -348,7 +365,8 @@ class NumbersTest(AtlasTest):
                     if window < 0:
                         continue
                     padded = numpy.concatenate([numpy.full(64, numpy.nan), gates[window, head], numpy.full(64, numpy.nan)])
-                    numpy.testing.assert_array_equal(around, padded[position:position + 129].astype(numpy.float16))
+                    # Seven significant bits.
+                    numpy.testing.assert_allclose(around, padded[position:position + 129], rtol=2 ** -7 + 2 ** -10, atol=1e-6)
 
     def check_resets(self, file, model, gates):
         resets = gates[:, :, 1:] < math.log(0.5)
@@ -561,6 +579,50 @@ class InputTest(AtlasTest):
             self.assertTrue((window[4:] == -1).all())
             self.assertTrue(numpy.isnan(model["passages/resets/value"][0, 0][4:]).all())
 
+        # Rows and places are drawn, and so the seed counts.
+        self.done("eval", "atlas", "--model", DATA / "fox-pro", "--ids", windows, "--seed", 5, "--rows", 4, "-o",
+                  self.folder / "seeded.h5")
+        self.done("eval", "atlas", "--model", DATA / "fox-pro", "--ids", windows, "--rows", 4, "-o", self.output, "--force")
+        with h5py.File(self.output) as file, h5py.File(self.folder / "seeded.h5") as other:
+            self.assertEqual((file.attrs["seed"], other.attrs["seed"]), (0, 5))
+            for name in ["passages/deciles/position", "numbers/entropy"]:
+                self.assertFalse(numpy.array_equal(file["models/fox-pro"][name], other["models/fox-pro"][name]), name)
+            numpy.testing.assert_array_equal(file["models/fox-pro/numbers/gate_median"],
+                                             other["models/fox-pro/numbers/gate_median"])
+
+    def test_tokens_that_are_parts_of_characters(self):
+        text = "Br\u00fcning said \u6f22\u5b57 to \u010capek. The old house stood on the hill, and nobody came. " * 200
+        self.done(*self.arguments(self.output, corpora=[self.write("parts.txt", text)], windows=4))
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        with h5py.File(self.output) as file:
+            tokens = file["models/fox/tokens"]
+            parts = dict(zip(tokens["part_id"][()].tolist(), [bytes.fromhex(part.decode()) for part in tokens["part_bytes"][()]]))
+            strings = dict(zip(tokens["id"][()].tolist(), [string.decode() for string in tokens["string"][()]]))
+            self.assertEqual(set(parts), {token for token, string in strings.items() if "\ufffd" in string})
+            # The tokens of the text say what its bytes are.
+            row = file["windows/token_id"][0].tolist()
+            joined = b"".join(parts.get(token, strings.get(token, "").encode()) for token in row)
+            self.assertIn("Br\u00fcning said \u6f22\u5b57".encode(), joined)
+        rows = json.loads(self.done("info", self.output, "--table", "tokens", "--json", "--head", "0:0"))
+        self.assertEqual({row["id"]: row["string"] for row in rows if row["id"] in parts},
+                         {token: part.decode(errors="backslashreplace") for token, part in parts.items()})
+        # They come back into another file.
+        other = self.write("other.txt", text[1000:9000])
+        self.done(*self.arguments(self.folder / "two.h5", corpora=[other], windows=1))
+        self.done("eval", "atlas", "--merge", self.output, self.folder / "two.h5", "-o", self.folder / "both.h5")
+        with h5py.File(self.folder / "both.h5") as both, h5py.File(self.output) as file:
+            numpy.testing.assert_array_equal(both["models/fox/tokens/part_bytes"], file["models/fox/tokens/part_bytes"])
+        for damage, words in [(b"c", "with the bytes"), (b"zz", "with the bytes")]:
+            with h5py.File(self.output, "r+") as file:
+                file["models/fox/tokens/part_bytes"][0] = damage
+            self.fails(1, ["atlas.h5", words, "the file is damaged"], "info", self.output)
+
+    def test_sums_of_another_version(self):
+        self.done(*self.arguments(self.output, windows=2))
+        with h5py.File(self.output, "r+") as file:
+            del file["models/fox/sums"].attrs["token_log_gate_bits"]
+        self.fails(1, ["atlas.h5: its sums are those of another version", "make the atlas again"], "info", self.output)
+
     def test_a_model_without_gates(self):
         result = self.foxscope(*self.arguments(self.output, "--rows", 0, models=("base",), windows=2))
         self.assertEqual(result.returncode, 0)
@@ -670,7 +732,7 @@ class InputTest(AtlasTest):
             similarity = json.loads(self.done("info", self.output, "--table", "similarity", "--json"))
             numpy.testing.assert_allclose([row["correlation"] for row in similarity],
                                           model["similarity/log_gate"][()].ravel(), rtol=1e-6)
-            self.assertAlmostEqual(first["log_gate"], first["value"], delta=2e-3 * abs(first["value"]))
+            self.assertAlmostEqual(first["log_gate"], first["value"], delta=9e-3 * abs(first["value"]))
             self.assertAlmostEqual(float(row["received"]), model["tokens/received"][1, 1, 3], places=6)
             distances = json.loads(self.done("info", self.output, "--table", "distances", "--json"))
             masses = [row for row in distances if row["profile"] == "mass"]
@@ -681,7 +743,14 @@ class InputTest(AtlasTest):
         self.assertEqual((summary["kind"], summary["models"][0]["windows"]), ("atlas of heads", 4))
         self.assertIn("forgets most at", self.done("info", self.output))
         self.fails(2, ["\"words\"", "heads, distances, tokens"], "info", self.output, "--table", "words", "--csv")
-        self.fails(2, "--csv or --json", "info", self.output, "--table", "heads")
+        self.fails(2, "--csv and --json exclude each other", "info", self.output, "--table", "heads", "--csv", "--json")
+        known = next(row for row in resets if row["share"] is not None)
+        lines = self.done("info", self.output, "--table", "resets", "--head", f"{known['layer']}:{known['head']}").splitlines()
+        self.assertEqual(lines[0].split(), list(known))
+        self.assertEqual(len(lines), 9)
+        line = next(line.split() for line in lines if line.split()[3] == known["token_class"])
+        self.assertEqual(line[:5], ["fox", *(str(known[name]) for name in ["layer", "head", "token_class", "resets"])])
+        self.assertAlmostEqual(float(line[5]), known["share"], places=5)
         self.fails(1, ["no atlas", "foxscope eval atlas"], "info", self.run_fixture(), "--table", "heads", "--csv")
 
     def test_weights_that_leave_the_range_of_numbers(self):

@@ -78,6 +78,18 @@ class FindingsTest(CommandLineTest):
                 self.assertGreater(found["token_alone"]["share_by_layer"]["value"][0], 0.999)
                 self.assertEqual(set(found["speech"]), {"positions", "share_of_speech", "windows_of_a_document", "all", "letters"})
 
+    def test_without_numpy(self):
+        """Of the two scripts that need numpy and h5py: --help does not, and all else says so."""
+        for script_path, words in [(SCRIPT, ["OUT", "CORPUS"]),
+                                   (SOURCE / "tests/bench/architectures.py", ["FOXSCOPE", "--data", "x", "--heldout", "y", "-o", "z"])]:
+            bare = [sys.executable, "-I", "-S", script_path]
+            helped = subprocess.run([*bare, "--help"], capture_output=True, text=True, check=False)
+            self.assertEqual((helped.returncode, helped.stderr), (0, ""))
+            self.assertIn("usage:", helped.stdout)
+            refused = subprocess.run([*bare, *words], capture_output=True, text=True, check=False)
+            self.assertEqual(refused.returncode, 1)
+            self.assertRegex(refused.stderr, f"^{script_path.name}: needs numpy and h5py .*pip install numpy h5py\n$")
+
     def test_the_jackknife_and_chance(self):
         module = script()
         random = numpy.random.default_rng(1)

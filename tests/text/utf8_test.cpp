@@ -49,6 +49,13 @@ TEST(Utf8, MaximalPartsAreReplaced) {
   EXPECT_EQ(replace_invalid_utf8("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41"), mark + mark + mark + mark + "A");
 }
 
+TEST(Utf8, BytesOfNoCharacterAreSpelledOut) {
+  EXPECT_EQ(spell_invalid_utf8("plain \xC3\xA9"), "plain \xC3\xA9");
+  EXPECT_EQ(spell_invalid_utf8(" Br\xC3"), " Br\\xc3");
+  EXPECT_EQ(spell_invalid_utf8("\xBCning \xE6\xBC\xFF"), "\\xbcning \\xe6\\xbc\\xff");
+  EXPECT_EQ(spell_invalid_utf8(""), "");
+}
+
 TEST(Utf8, WhiteSpace) {
   std::size_t count = 0;
   for (char32_t c = 0; c < 0x110000; ++c) count += is_white_space(c) ? 1 : 0;

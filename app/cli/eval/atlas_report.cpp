@@ -14,6 +14,7 @@
 #include "backend/base/count_text.h"
 #include "backend/base/index.h"
 #include "backend/base/plural.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {
 namespace {
@@ -46,7 +47,7 @@ std::string forgottenTokens(const AtlasModel& model, std::size_t place, const st
   std::vector<std::string> names;
   for (std::size_t n = 0; n < shown; ++n) {
     names.push_back(model.token_strings.empty() ? std::to_string(tokens[often[n]])
-                                                : inQuotes(model.token_strings[often[n]]));
+                                                : inQuotes(spell_invalid_utf8(model.token_strings[often[n]])));
   }
   return fmt::format("{}", fmt::join(names, " "));
 }
@@ -149,6 +150,28 @@ std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& 
                             {"documents", std::move(documents)},
                             {"models", std::move(models)}};
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string atlasTableText(const Atlas& atlas, const std::string& name, const AtlasChoice& choice) {
+  const AtlasTable table(atlas, name, choice);
+  const auto cell = [](const AtlasField& field) {
+    if (const auto* text = std::get_if<std::string>(&field)) return *text;
+    if (const auto* whole = std::get_if<std::int64_t>(&field)) return std::to_string(*whole);
+    const double number = std::get<double>(field);
+    return std::isnan(number) ? std::string("-") : fmt::format("{:.6g}", number);
+  };
+  std::optional<TextTable> lines;
+  table.each_row([&](std::span<const AtlasField> fields) {
+    if (!lines) {
+      std::vector<TextTable::Align> align;
+      for (const AtlasField& field : fields) align.push_back(std::holds_alternative<std::string>(field) ? left : right);
+      lines.emplace(table.columns(), std::move(align));
+    }
+    std::vector<std::string> cells;
+    for (const AtlasField& field : fields) cells.push_back(cell(field));
+    lines->addRow(std::move(cells));
+  });
+  return lines ? lines->text() : fmt::format("{}: no rows\n", name);
 }
 
 std::string atlasTableCsv(const Atlas& atlas, const std::string& name, const AtlasChoice& choice) {

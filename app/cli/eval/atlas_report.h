@@ -12,8 +12,10 @@ std::string atlasText(const Atlas& atlas);
 /// What a file holds, as JSON.
 std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& atlas);
 
-/// A table (AtlasTable): as CSV, and as a list of objects with the columns' names; what is not known is null.
+/// A table (AtlasTable): in columns with numbers of six digits; as CSV; and as a list of objects with the columns'
+/// names; what is not known is null.
 /// @throws UsageError naming the tables that there are
+std::string atlasTableText(const Atlas& atlas, const std::string& name, const AtlasChoice& choice);
 std::string atlasTableCsv(const Atlas& atlas, const std::string& name, const AtlasChoice& choice);
 std::string atlasTableJson(const Atlas& atlas, const std::string& name, const AtlasChoice& choice);
 

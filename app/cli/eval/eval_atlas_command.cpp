@@ -22,6 +22,9 @@ namespace {
 
 /// `foxscope eval atlas`, as typed.
 struct AtlasOptions : EvalOptions {
+  /// Rows, shifts of the gate and places are drawn too.
+  AtlasOptions() { seedOfIds = true; }
+
   std::vector<std::string> merged;
   std::optional<std::int64_t> maxTokens;
   std::int64_t passages = 32;

@@ -67,7 +67,7 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options) {
   if (options.ids.empty() && !options.tensor.empty()) {
     throw UsageError(fmt::format("--tensor {}: goes with --ids only", options.tensor));
   }
-  if (!corpus && options.seed) {
+  if (!corpus && options.seed && !options.seedOfIds) {
     throw UsageError("--seed: windows of --ids are not drawn: leave it out");
   }
   if (options.seed && *options.seed < 0) throw UsageError(fmt::format("--seed {}: use a number from 0", *options.seed));

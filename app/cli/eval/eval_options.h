@@ -27,6 +27,7 @@ struct EvalOptions : RunningOptions {
   std::optional<std::int64_t> length;
   std::optional<std::int64_t> windows;
   std::optional<std::int64_t> seed;
+  bool seedOfIds = false;  ///< the seed draws something in windows of --ids too
   std::string output;
 };
 

@@ -189,6 +189,7 @@ struct SpecArguments {
   std::vector<std::string> files;
   std::string output;
   std::string format;
+  std::optional<int> dpi;
   bool force = false;
 };
 
@@ -217,7 +218,10 @@ std::shared_ptr<Arguments> argumentsOf(const SpecArguments& given, const FigureK
     CLI::App command("", spec.kind);
     command.set_help_flag();
     const auto arguments = addArguments(command, kind);
-    for (const auto& [name, value] : spec.options) setOption(given.spec, command, name, value);
+    for (const auto& [name, value] : spec.options) {
+      if (name != "dpi" || !given.dpi) setOption(given.spec, command, name, value);
+    }
+    if (given.dpi) command.get_option("--dpi")->add_result(std::to_string(*given.dpi));
     command.get_option("--output")->add_result(given.output);
     if (!given.format.empty()) command.get_option("--format")->add_result(given.format);
     if (given.force) command.get_option("--force")->add_result("true");
@@ -326,6 +330,7 @@ void addSpec(CLI::App& figure, ParsedCommand& parsed) {
       ->required();
   command->add_option("--format", arguments->format, "Format of the output (default: by the ending of its name)")
       ->type_name("pdf|svg|png|csv");
+  command->add_option("--dpi", arguments->dpi, "Dots per inch, whatever the file says")->type_name("N");
   command->add_flag("--force", arguments->force, "Overwrite the output");
   command->callback([arguments, &parsed] {
     parsed.action = [arguments](const CommandContext& context) { return drawSpec(*arguments, context); };

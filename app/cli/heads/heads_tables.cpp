@@ -164,7 +164,10 @@ std::string overview(const HeadsReport& report) {
     text += fmt::format("attention by {} sampled rows of each head; ± is 1 standard error\n", count_text(report.rows));
   }
   text += tableText(overviewColumns(report), report.heads);
-  text += "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how\n";
+  text += fmt::format(
+      "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how. They are of {} "
+      "tokens:\nscores depend on the length, and of another one a head may have others\n",
+      count_text(report.run->info().length));
   if (cutOff) text += "+: at more than half of the positions the text's start or end came first\n";
   if (has_windows(report.run->info())) {
     text +=

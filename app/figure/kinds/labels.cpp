@@ -91,6 +91,10 @@ DrawnFigure drawLabels(std::span<const EvaluatedHeads> models, const FigureStyle
   page.arrange();
   DrawnFigure drawn;
   drawn.file = page.paint(originOf(models, style, "Labels of heads"));
+  std::int64_t length = 0;
+  for (const EvaluatedHeads& model : models) length = std::max(length, model.info.length);
+  drawn.notes.push_back(fmt::format(
+      "labels are of {} tokens: scores depend on the length, and of another one a head may have others", length));
   return drawn;
 }
 

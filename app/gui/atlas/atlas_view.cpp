@@ -15,6 +15,8 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
+#include "app/figure/figure_kind.h"
+#include "app/gui/document/figure_export.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
@@ -81,10 +83,12 @@ figure::ScaledColours coloursOf(const std::vector<double>& values, bool logarith
 
 }  // namespace
 
-AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, QWidget* parent)
+AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+                     QWidget* parent)
     : QWidget(parent),
       m_evaluations(evaluations),
       m_runs(runs),
+      m_files(files),
       m_trace(new atlas::PassageTrace(runs, modelRuns, this)),
       m_bar(new QWidget) {
   auto* layout = new QVBoxLayout(this);
@@ -382,6 +386,61 @@ void AtlasView::followHead() {
 bool AtlasView::isSettled() const {
   const auto panes = visiblePanes();
   return m_trace->isSettled() && std::ranges::all_of(panes, [this](int number) { return pane(number).isSettled(); });
+}
+
+std::vector<figure::PartRequest> AtlasView::partsOf(const atlas::ModelPane& pane) const {
+  const AtlasModel& model = pane.model();
+  std::vector<figure::PartRequest> parts;
+  const auto add = [&](const char* kind, const std::vector<std::pair<const char*, std::string>>& options) {
+    figure::PartRequest& part = parts.emplace_back();
+    part.kind = figure::findFigureKind(kind);
+    part.spec.kind = kind;
+    part.spec.set("model", model.facts().info.name);
+    for (const auto& [name, value] : options) {
+      if (!value.empty()) part.spec.set(name, value);
+    }
+    part.sources.files = {model.path.toStdString()};
+  };
+  if (pane.maps().currentIndex() == 0 && pane.message(0).isEmpty()) {
+    // Numbers that only the window has: the figure takes its own.
+    const auto number = [this](Use use) {
+      const std::string name = m_numbers[use]->currentData().toString().toStdString();
+      return name == "layer" || name == "head" || name == "resets" ? std::string() : name;
+    };
+    const bool byLayer = m_numbers[kColour]->currentData().toString() == "layer";
+    add("scatter", {{"x", number(kX)}, {"y", number(kY)}, {"colour-by", byLayer ? "layer" : ""}});
+  }
+  if (pane.maps().currentIndex() == 1 && pane.message(1).isEmpty()) {
+    const std::string kind = pane.compared().currentData().toString().toStdString();
+    add("similarity", {{"of", kind.ends_with("log_gate") ? "gates" : "attention"}});
+    if (is_with_first(kind)) parts.back().spec.set("with-first", true);
+  }
+  const auto tab = static_cast<atlas::HeadPage::Tab>(pane.page().tabs().currentIndex());
+  if (!pane.head() || !pane.page().message(tab).isEmpty()) return parts;
+  const auto heads = index_of(model.facts().info.heads);
+  const std::string head = std::to_string(*pane.head() / heads) + ":" + std::to_string(*pane.head() % heads);
+  if (tab == atlas::HeadPage::kTokens) add("tokens", {{"head", head}});
+  if (tab == atlas::HeadPage::kPassages) add("passages", {{"head", head}, {"kind", pane.page().passageKind()}});
+  if (tab == atlas::HeadPage::kGates) add("gates", {});
+  return parts;
+}
+
+void AtlasView::exportTo(const QString& path) {
+  std::vector<std::vector<figure::PartRequest>> rows;
+  for (const int number : visiblePanes()) {
+    for (figure::PartRequest& part : partsOf(pane(number))) {
+      part.spec.set("output", path.toStdString());
+      rows.emplace_back().push_back(std::move(part));
+    }
+  }
+  if (rows.empty()) {
+    emit told(tr("There is no figure of what is shown: choose another tab."));
+    return;
+  }
+  exportFigure(m_files, path, [rows](const figure::FigureStyle& style) {
+    // Without a job that could stop there is a figure.
+    return *figure::drawParts(rows, style, Job{});
+  });
 }
 
 QJsonObject AtlasView::saveState() const {

@@ -7,9 +7,11 @@
 #include <QJsonObject>
 #include <QWidget>
 
+#include "app/figure/figure_parts.h"
 #include "app/gui/atlas/model_pane.h"
 #include "app/gui/atlas/passage_trace.h"
 #include "app/gui/document/evaluation_list.h"
+#include "app/gui/document/file_writer.h"
 
 class QComboBox;
 class QSplitter;
@@ -22,7 +24,8 @@ class AtlasView : public QWidget {
   Q_OBJECT
 
  public:
-  AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
+  AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
+            QWidget* parent = nullptr);
 
   /// Shows what is open by now.
   /// @param hidden  names of models that are not shown
@@ -37,6 +40,9 @@ class AtlasView : public QWidget {
   [[nodiscard]] atlas::ModelPane& pane(int number) const { return *m_panes[static_cast<std::size_t>(number)]; }
   [[nodiscard]] QComboBox& model(int number) const { return *m_models[static_cast<std::size_t>(number)]; }
   [[nodiscard]] bool isSettled() const;
+  /// Writes what is seen as a figure: the scatter or the map of similarity, and below it the page of the head, of every
+  /// model that is shown.
+  void exportTo(const QString& path);
 
   [[nodiscard]] QJsonObject saveState() const;
   void restoreState(const QJsonObject& state);
@@ -55,10 +61,13 @@ class AtlasView : public QWidget {
   void shareHead(int pane, std::size_t head);
   void shareChosen();
   void followHead();
+  /// What a pane shows, a figure a row.
+  [[nodiscard]] std::vector<figure::PartRequest> partsOf(const atlas::ModelPane& pane) const;
   [[nodiscard]] std::optional<std::size_t> firstHead(const atlas::AtlasModel& model) const;
 
   EvaluationList& m_evaluations;
   RunList& m_runs;
+  FileWriter& m_files;
   atlas::PassageTrace* m_trace;
   std::vector<atlas::AtlasModel> m_open;
   QJsonObject m_wanted;  ///< of a session whose atlases are not open yet

@@ -225,6 +225,12 @@ QWidget* HeadPage::gatesTab() {
   return withPages(content, m_pages[kGates]);
 }
 
+std::string HeadPage::passageKind() const {
+  const auto& kinds = m_model.facts().passages;
+  const auto shown = index_of(std::max(0, m_kind->currentIndex()));
+  return shown < kinds.size() ? kinds[shown].name : std::string();
+}
+
 QString HeadPage::heading() const { return m_heading->text(); }
 
 QString HeadPage::message(Tab tab) const { return m_pages[tab]->message(); }

@@ -64,6 +64,8 @@ class HeadPage : public QWidget {
   [[nodiscard]] QLineEdit& phrase() const { return *m_phrase; }
   [[nodiscard]] QComboBox& scope() const { return *m_scope; }
   [[nodiscard]] QComboBox& kind() const { return *m_kind; }
+  /// The kind of passages that is shown, as files name it; empty: all.
+  [[nodiscard]] std::string passageKind() const;
 
  signals:
   void told(const QString& words);

@@ -105,13 +105,21 @@ void ModelPane::setModel(const AtlasModel& model, std::optional<std::size_t> hea
     const QSignalBlocker blocker(m_kind);
     m_kind->clear();
     for (const std::string& kind : model.facts().similarities) {
-      m_kind->addItem(kind == "log_gate" ? tr("correlation of log f") : tr("correlation of %1").arg(numberTitle(kind)),
-                      QString::fromStdString(kind));
+      m_kind->addItem(similarityTitle(kind), QString::fromStdString(kind));
     }
     m_kind->setVisible(m_kind->count() > 1);
   }
   askSimilarity();
   setHead(head);
+}
+
+const AtlasFacts& ModelPane::firstFacts() const { return m_model.reader->models()[m_model.facts().first]; }
+
+QString ModelPane::similarityTitle(const std::string& kind) const {
+  const bool withFirst = is_with_first(kind);
+  const std::string of = withFirst ? kind.substr(kind.find('_') + 1) : kind;
+  const QString title = of == "log_gate" ? tr("correlation of log f") : tr("correlation of %1").arg(numberTitle(of));
+  return withFirst ? tr("%1 with %2").arg(title, QString::fromStdString(firstFacts().info.name)) : title;
 }
 
 void ModelPane::setScatter(const ScatterContent& content) {
@@ -177,8 +185,14 @@ void ModelPane::askSimilarity() {
     figure::ScaledColours colours;
     colours.map = &divergingColours(palette());
     colours.lower = -1;
-    m_correlations->setColours(colours, tr("%1, heads in the order of a tree").arg(m_kind->currentText()));
-    m_similarity->setSimilarity(std::move(similarity), namesOf(m_model.facts()));
+    QString title = tr("%1, heads in the order of a tree").arg(m_kind->currentText());
+    if (is_with_first(m_kind->currentData().toString().toStdString())) {
+      title += tr("; down %1, across %2").arg(m_model.name(), QString::fromStdString(firstFacts().info.name));
+    }
+    m_correlations->setColours(colours, title);
+    const bool withFirst = is_with_first(m_kind->currentData().toString().toStdString());
+    m_similarity->setSimilarity(std::move(similarity), namesOf(m_model.facts()),
+                                withFirst ? namesOf(firstFacts()) : std::vector<QString>());
     m_pages[1]->showContent();
   };
   request.failed = [this](const QString& message) {

@@ -41,6 +41,8 @@ class ModelPane : public QWidget {
 
   [[nodiscard]] HeadScatter& scatter() const { return *m_scatter; }
   [[nodiscard]] SimilarityMap& similarity() const { return *m_similarity; }
+  /// What heads are compared by, AtlasFacts::similarities.
+  [[nodiscard]] QComboBox& compared() const { return *m_kind; }
   [[nodiscard]] QTabWidget& maps() const { return *m_maps; }
   [[nodiscard]] HeadPage& page() const { return *m_page; }
   [[nodiscard]] QListWidget& list() const { return *m_list; }
@@ -61,6 +63,8 @@ class ModelPane : public QWidget {
   enum Channel { kSimilarity };
   void choose(std::size_t head);
   void askSimilarity();
+  [[nodiscard]] const AtlasFacts& firstFacts() const;
+  [[nodiscard]] QString similarityTitle(const std::string& kind) const;
 
   RunList& m_runs;
   AtlasModel m_model;

@@ -28,7 +28,7 @@ std::pair<std::int64_t, std::int64_t> tokensAround(const AtlasPassage& place, st
 }
 
 QString shownText(const std::string& bytes) {
-  QString text = QString::fromStdString(bytes);
+  QString text = QString::fromStdString(spell_invalid_utf8(bytes));
   text.replace(QStringLiteral("\r\n"), QStringLiteral("⏎")).replace('\n', QChar(0x23ce)).replace('\t', QChar(0x21e5));
   return text;
 }

@@ -45,7 +45,15 @@ QString TokenBars::description(int row) const {
   return words;
 }
 
-QSize TokenBars::minimumSizeHint() const { return {140, titleHeight() + 2 * rowHeight()}; }
+QSize TokenBars::minimumSizeHint() const { return {140, fontMetrics().height() + 4 + 2 * rowHeight()}; }
+
+int TokenBars::titleHeight() const {
+  constexpr int kMostLines = 8;
+  const int line = fontMetrics().height();
+  const QRect room(0, 0, std::max(1, viewport()->width() - 2 * kTokenGap), kMostLines * line);
+  const int wanted = fontMetrics().boundingRect(room, Qt::TextWordWrap, m_list.title).height();
+  return std::clamp(wanted, line, kMostLines * line) + 4;
+}
 
 void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
   const int letter = fontMetrics().averageCharWidth();
@@ -100,8 +108,8 @@ void TokenBars::paintEvent(QPaintEvent* /*event*/) {
   const QRect title(0, 0, viewport()->width(), titleHeight());
   painter.fillRect(title, palette().color(QPalette::Base));
   painter.setPen(mutedTextColour(palette()));
-  painter.drawText(title.adjusted(kTokenGap, 0, -kTokenGap, 0), Qt::AlignLeft | Qt::AlignVCenter,
-                   fontMetrics().elidedText(m_list.title, Qt::ElideRight, title.width() - 2 * kTokenGap));
+  painter.drawText(title.adjusted(kTokenGap, 0, -kTokenGap, 0), Qt::AlignLeft | Qt::AlignVCenter | Qt::TextWordWrap,
+                   m_list.title);
 }
 
 void TokenBars::choose(int row) {

@@ -44,6 +44,8 @@ class TokenBars : public RowList {
   /// The words of a row: all its numbers.
   [[nodiscard]] QString description(int row) const;
   [[nodiscard]] QSize minimumSizeHint() const override;
+  /// Pixels that the title takes, which has as many lines as it needs.
+  [[nodiscard]] int headingHeight() const { return titleHeight(); }
 
  signals:
   void tokenChosen(const QString& text);
@@ -54,7 +56,7 @@ class TokenBars : public RowList {
  private:
   [[nodiscard]] int count() const override { return static_cast<int>(m_list.bars.size()); }
   [[nodiscard]] int rowHeight() const override { return fontMetrics().height() + 3; }
-  [[nodiscard]] int titleHeight() const override { return fontMetrics().height() + 4; }
+  [[nodiscard]] int titleHeight() const override;
   [[nodiscard]] QString wordsOf(int row) const override { return description(row); }
   void choose(int row) override;
   void paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const;

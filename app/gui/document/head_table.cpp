@@ -126,7 +126,9 @@ bool isOfGate(HeadQuantity quantity) {
 QString nameOf(HeadLabel label) { return QString::fromUtf8(text_of(label).name); }
 
 QString meaningOf(HeadLabel label) {
-  return HeadTable::tr("%1; scores of %2 and more get the label")
+  return HeadTable::tr(
+             "%1; scores of %2 and more get the label. They depend on the length: of a longer text a head may have "
+             "others")
       .arg(QString::fromUtf8(text_of(label).definition))
       .arg(text_of(label).threshold);
 }

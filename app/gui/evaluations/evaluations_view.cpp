@@ -37,7 +37,7 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
       m_loss(new LossPage(evaluations, runs, files)),
       m_needle(new NeedlePage(evaluations, runs, modelRuns, files)),
       m_heads(new HeadsPage(evaluations, runs, files)),
-      m_atlas(new AtlasView(evaluations, runs, modelRuns)) {
+      m_atlas(new AtlasView(evaluations, runs, modelRuns, files)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 4, 6, 4);
   layout->setSpacing(4);
@@ -147,6 +147,7 @@ void EvaluationsView::exportShown() {
 void EvaluationsView::exportTo(const QString& path) {
   if (m_tabs->currentWidget() == m_loss) return m_loss->exportTo(path);
   if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo(path);
+  if (m_tabs->currentWidget() == m_atlas) return m_atlas->exportTo(path);
   m_heads->exportTo(path);
 }
 

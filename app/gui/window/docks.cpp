@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <QDataStream>
+#include <QIODevice>
 #include <QMainWindow>
 #include <QMap>
 #include <QTabBar>
@@ -27,13 +28,14 @@ struct SizedState {
   QSize window;  ///< not valid in older states
   QMap<QString, QSize> docks;
   QByteArray state;
+  double evaluations = 0;  ///< Docks::evaluationsShare; absent in older states
 };
 constexpr quint32 kSizedState = 0x464f5831;
 
 QByteArray packed(const SizedState& sized) {
   QByteArray bytes;
   QDataStream stream(&bytes, QIODevice::WriteOnly);
-  stream << kSizedState << sized.window << sized.docks << sized.state;
+  stream << kSizedState << sized.window << sized.docks << sized.state << sized.evaluations;
   return bytes;
 }
 
@@ -42,8 +44,9 @@ SizedState unpacked(const QByteArray& bytes) {
   QDataStream stream(bytes);
   quint32 kind = 0;
   stream >> kind;
-  if (kind != kSizedState) return {{}, {}, bytes};
+  if (kind != kSizedState) return {{}, {}, bytes, 0};
   stream >> sized.window >> sized.docks >> sized.state;
+  if (!stream.atEnd()) stream >> sized.evaluations;
   return sized;
 }
 
@@ -160,6 +163,18 @@ void Docks::follow() {
   if (content.training) m_training->show();
 }
 
+double Docks::evaluationsShare() const {
+  if (!m_evaluations->isVisible() || m_evaluations->isFloating() || m_window.height() < 1) return m_evaluationsShare;
+  return static_cast<double>(m_evaluations->height()) / m_window.height();
+}
+
+void Docks::giveEvaluationsRoom() {
+  constexpr double kHalf = 0.5;
+  constexpr double kMost = 0.8;
+  const double share = m_evaluationsShare > 0 ? std::min(m_evaluationsShare, kMost) : kHalf;
+  m_window.resizeDocks({m_evaluations}, {static_cast<int>(share * m_window.height())}, Qt::Vertical);
+}
+
 void Docks::fitRuns() {
   if (!std::exchange(m_firstRuns, false)) return;
   const QWidget& list = *m_runs->widget();
@@ -171,7 +186,7 @@ void Docks::fitRuns() {
 QByteArray Docks::state() const {
   if (m_away) return *m_away;
   if (!m_wanted.isEmpty()) return m_wanted;
-  SizedState sized{m_window.size(), {}, m_window.saveState()};
+  SizedState sized{m_window.size(), {}, m_window.saveState(), evaluationsShare()};
   for (const QDockWidget* dock : m_window.findChildren<QDockWidget*>()) {
     if (dock->isVisible() && !dock->isFloating()) sized.docks[dock->objectName()] = dock->size();
   }
@@ -181,6 +196,7 @@ QByteArray Docks::state() const {
 void Docks::restore(const QByteArray& state) {
   if (state.isEmpty()) return;
   m_first = false;
+  m_evaluationsShare = unpacked(state).evaluations;
   if (m_away) {
     m_away = state;
     return;

@@ -63,6 +63,11 @@ class Docks : public QObject {
   void resetLayout();
   /// Follows what was opened, or that everything was closed.
   void follow();
+  /// Evaluations leave the centre, which maps take: their dock gets half of the window's height, or the share that it
+  /// had when somebody last saw it.
+  void giveEvaluationsRoom();
+  /// Keeps that share before evaluations go back to the centre.
+  void keepEvaluationsRoom() { m_evaluationsShare = evaluationsShare(); }
   /// The list of runs comes into sight: the first time as high as its rows need; the text keeps the rest.
   void fitRuns();
 
@@ -81,6 +86,8 @@ class Docks : public QObject {
   void place(Size size);
   [[nodiscard]] int tabsBelow(QDockWidget& dock) const;
   [[nodiscard]] bool hasItsSize() const;
+  /// The share of the window's height that the dock of evaluations has, or had when it was last seen.
+  [[nodiscard]] double evaluationsShare() const;
 
   QMainWindow& m_window;
   std::function<Content()> m_content;
@@ -95,10 +102,11 @@ class Docks : public QObject {
   QDockWidget* m_effects;
   QDockWidget* m_evaluations;
   QDockWidget* m_training;
-  bool m_first = true;       ///< nobody has placed them: they follow from the window's first size
-  bool m_firstRuns = true;   ///< the list of runs has not been shown since docks went to their places
-  bool m_untouched = false;  ///< they stand as the first size has them
-  QByteArray m_wanted;       ///< to be restored when the window has its size; empty: none
+  bool m_first = true;            ///< nobody has placed them: they follow from the window's first size
+  bool m_firstRuns = true;        ///< the list of runs has not been shown since docks went to their places
+  bool m_untouched = false;       ///< they stand as the first size has them
+  double m_evaluationsShare = 0;  ///< of the window's height; 0: nobody has seen them in their dock
+  QByteArray m_wanted;            ///< to be restored when the window has its size; empty: none
   /// The docks' state while they are hidden because nothing is open, so that they come back as they were; an empty
   /// state means the first size.
   std::optional<QByteArray> m_away;

@@ -575,8 +575,7 @@ void MainWindow::showExtremes() {
 }
 
 void MainWindow::followRuns() {
-  followCentre();
-  m_docks->follow();
+  followPlaces();
   const bool empty = m_document.runs().empty();
   QStringList names;
   for (const Run& run : m_document.runs()) names += run.name;
@@ -594,6 +593,7 @@ void MainWindow::followCentre() {
   QDockWidget& dock = m_docks->evaluations();
   const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
   if (alone && !inCentre) {
+    m_docks->keepEvaluationsRoom();
     dock.hide();
     m_centre->addWidget(m_evaluations);
   } else if (!alone && inCentre) {
@@ -606,15 +606,30 @@ void MainWindow::followCentre() {
   m_centre->setCurrentWidget(m_document.runs().empty() ? first : m_maps);
 }
 
+// What stood in the centre stays in sight beside a run or a model that comes.
+void MainWindow::followPlaces() {
+  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
+  followCentre();
+  m_docks->follow();
+  const EvaluationList& open = m_document.evaluations();
+  // A session says itself what is in front, and how much room it has.
+  if (!inCentre || m_docks->evaluations().widget() != m_evaluations || open.empty() || open.back().ofSession) return;
+  Docks::bringForward(m_docks->evaluations());
+  m_docks->giveEvaluationsRoom();
+}
+
 // Evaluations come into sight when they are opened, and go with the last of them.
 void MainWindow::followEvaluations() {
   followCentre();
   const bool any = !m_document.evaluations().empty() && !evaluationsAlone();
   QDockWidget& dock = m_docks->evaluations();
+  const bool seen = dock.isVisible();
   dock.setVisible(any);
   // A session says itself which dock is in front.
-  if (any && !m_document.evaluations().back().ofSession) dock.raise();
-  if (any && m_document.runs().empty()) resizeDocks({&dock}, {height() / 2}, Qt::Vertical);
+  if (!any || m_document.evaluations().back().ofSession) return;
+  dock.raise();
+  // An atlas needs more room than curves.
+  if (!seen && m_document.evaluations().back().as<AtlasReader>() != nullptr) m_docks->giveEvaluationsRoom();
 }
 
 void MainWindow::followTrainings() {
@@ -624,11 +639,7 @@ void MainWindow::followTrainings() {
 }
 
 void MainWindow::followInputs() {
-  const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
-  followCentre();
-  m_docks->follow();
-  // What stood in the centre stays in sight beside a model that comes.
-  if (inCentre && m_docks->evaluations().widget() == m_evaluations) Docks::bringForward(m_docks->evaluations());
+  followPlaces();
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 

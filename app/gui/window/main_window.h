@@ -119,6 +119,7 @@ class MainWindow : public QMainWindow {
   void connectDocument();
   void followRuns();
   void followCentre();
+  void followPlaces();
   void followEvaluations();
   void followTrainings();
   void followInputs();

@@ -315,8 +315,9 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
     models.push_back(std::move(*planned));
   }
   const EvaluationInput& first = request.inputs.front();
-  const std::uint64_t seed = first.corpus.empty() ? 0 : first.windows.seed;
-  std::string facts = fmt::format("eval atlas\nseed {}\n{} passages\n{} rows\n", seed, request.passages, request.rows);
+  const std::uint64_t seed = first.windows.seed;
+  std::string facts = fmt::format("eval atlas, sums of {} bits\nseed {}\n{} passages\n{} rows\n", kTokenLogGateBits,
+                                  seed, request.passages, request.rows);
   for (const AtlasWork& model : models) facts += model_facts(model);
   require_same(processes, facts);
   std::string all = facts;

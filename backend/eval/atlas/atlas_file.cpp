@@ -13,6 +13,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/eval/atlas/atlas_strings.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/trace/decay_time.h"
@@ -26,6 +27,8 @@ using Dims = std::vector<std::uint64_t>;
 
 constexpr std::int64_t kMostPassages = 10'000;
 constexpr std::int64_t kMostFirstHeads = 1'000'000;
+/// Attribute of the sums: kTokenLogGateBits.
+constexpr const char* kTokenBits = "token_log_gate_bits";
 
 bool has_limbs(AtlasSum sum) { return spec_of(sum).axes.back() == AtlasAxis::limb; }
 
@@ -59,15 +62,39 @@ struct MeanOfTokens {
   double unit;       ///< of the sum
 };
 constexpr std::array<MeanOfTokens, 3> kMeansOfTokens = {{
-    {AtlasSum::token_log_gate, "mean_log_gate", kLogGateUnit},
+    {AtlasSum::token_log_gate, "mean_log_gate", kTokenLogGateUnit},
     {AtlasSum::token_below_half, "share_below_half", 1},
     {AtlasSum::token_received, "received", kMassUnit},
 }};
 
-/// The sum that a mean stands for, as far as float32 knows it.
+/// The sum that a mean stands for, as far as its digits go.
 std::int64_t sum_of_mean(float mean, std::int64_t count, double unit) {
   return std::isnan(mean) ? 0 : std::llround(static_cast<double>(mean) * (static_cast<double>(count) / unit));
 }
+
+/// What a mean leaves of its sum, as a number that is not negative: 0, -1, 1, -2, ... become 0, 1, 2, 3, ... The upper
+/// bytes of small ones are 0, whatever their sign, and compress to nothing.
+std::int64_t folded(std::int64_t rest) { return rest < 0 ? -2 * rest - 1 : 2 * rest; }
+std::int64_t unfolded(std::int64_t folded) { return (folded & 1) != 0 ? -(folded / 2) - 1 : folded / 2; }
+
+bool has_mean(AtlasSum sum) {
+  return std::ranges::find(kMeansOfTokens, sum, &MeanOfTokens::sum) != kMeansOfTokens.end();
+}
+
+/// Exact sums whose numbers are carried.
+std::vector<std::int64_t> carried(std::span<const std::int64_t> values) {
+  std::vector<std::int64_t> sums(values.begin(), values.end());
+  for (std::size_t at = 0; at < sums.size(); at += kExactLimbs) carry(std::span(sums).subspan(at).first<kExactLimbs>());
+  return sums;
+}
+
+/// A sum that stands elsewhere in a model's group too, and is in the file once.
+struct SharedSum {
+  AtlasSum sum;
+  const char* path;  ///< below the model's group
+};
+constexpr std::array<SharedSum, 2> kSharedSums = {
+    {{AtlasSum::log_gate_histogram, "histogram/positions"}, {AtlasSum::reset_gap, "resets/gaps"}}};
 
 Dims number_dims(const AtlasShape& shape, std::size_t classes) {
   return {classes, shape.entries(), static_cast<std::uint64_t>(shape.layers), static_cast<std::uint64_t>(shape.heads)};
@@ -84,19 +111,11 @@ std::vector<std::string> names_of(const std::vector<AtlasNumber>& numbers) {
   return names;
 }
 
-/// NUL ends a string of the file.
-std::vector<std::string> without_nul(std::vector<std::string> strings) {
-  for (std::string& one : strings) {
-    for (std::size_t at = one.find('\0'); at != std::string::npos; at = one.find('\0', at)) one.replace(at, 1, "\\0");
-  }
-  return strings;
-}
-
 /// The file while it is read.
 class AtlasFileReader {
  public:
   explicit AtlasFileReader(const std::filesystem::path& path)
-      : file_(path, {{kAtlasContent}, "atlas of heads", "`foxscope eval atlas`"}) {}
+      : name_(path.string()), file_(path, {{kAtlasContent}, "atlas of heads", "`foxscope eval atlas`"}) {}
 
   Atlas read() {
     Atlas atlas;
@@ -237,9 +256,9 @@ class AtlasFileReader {
       if (positions != all_positions) file_.fail(group, "has a histogram of other positions than there are");
       const auto log_gates = model.sums.row(AtlasSum::token_log_gate, place);
       for (const std::int32_t id : ids) {
-        const double mean =
-            static_cast<double>(log_gates[index_of(id)]) * kLogGateUnit / static_cast<double>(counts[index_of(id)]);
-        if (mean > kLogGateUnit || mean < kLowestLogGate) {
+        const double mean = static_cast<double>(log_gates[index_of(id)]) * kTokenLogGateUnit /
+                            static_cast<double>(counts[index_of(id)]);
+        if (mean > kTokenLogGateUnit || mean < kLowestLogGate) {
           file_.fail(group, fmt::format("has a mean log f of {:.6g} at token {}", mean, id));
         }
       }
@@ -249,6 +268,9 @@ class AtlasFileReader {
   AtlasModel read_model(const Hdf5Object& group, std::size_t documents) {
     TraceInfo info = file_.read_info(group);
     const Hdf5Object sums = group.child("sums");
+    if (sums.integer_attribute(kTokenBits) != kTokenLogGateBits) {
+      throw Error(fmt::format("{}: its sums are those of another version of Foxscope: make the atlas again", name_));
+    }
     const auto names = [&](const char* of) {
       return sums.find(of) ? Hdf5Dataset(sums.child(of)).texts(file_.heap()) : std::vector<std::string>();
     };
@@ -273,10 +295,7 @@ class AtlasFileReader {
     AtlasModel model{std::move(info), nullptr,          static_cast<std::int32_t>(file_.count(group, "bos_id")),
                      numbers,         AtlasSums(shape), {}};
     model.windows = read_windows(group.child("windows"), model.info.length, documents);
-    if (tokens.find("string")) {
-      model.token_strings = Hdf5Dataset(tokens.child("string")).texts(file_.heap());
-      if (model.token_strings.size() != ids.size()) file_.fail(tokens, "does not have one string for each token");
-    }
+    model.token_strings = read_atlas_strings(file_, tokens, ids);
     for (std::size_t n = 0; n < kAtlasSums; ++n) {
       const auto sum = static_cast<AtlasSum>(n);
       if (size_of(sum, shape) == 0) continue;
@@ -287,7 +306,8 @@ class AtlasFileReader {
         continue;
       }
       for (std::size_t at = 0; at < values.size(); ++at) {
-        to[at / count * index_of(shape.vocabulary) + index_of(ids[at % count])] = values[at];
+        to[at / count * index_of(shape.vocabulary) + index_of(ids[at % count])] =
+            has_mean(sum) ? unfolded(values[at]) : values[at];
       }
     }
     for (const MeanOfTokens& of : kMeansOfTokens) add_means(tokens, of, ids, model.sums);
@@ -305,6 +325,7 @@ class AtlasFileReader {
     return model;
   }
 
+  std::string name_;
   EvaluationFile file_;
   std::map<std::uint64_t, std::shared_ptr<const EvaluatedWindows>> windows_;
 };
@@ -371,7 +392,7 @@ class AtlasFileWriter {
   void write_tokens(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
     head_scales(group, model);
     file_.scale(group + "/id", tokens);
-    if (!model.token_strings.empty()) file_.hdf5().strings(group + "/string", without_nul(model.token_strings));
+    write_atlas_strings(file_, group, tokens, model.token_strings);
     std::vector<std::int64_t> count;
     for (const std::int32_t id : tokens) count.push_back(model.sums.at(AtlasSum::token_count)[index_of(id)]);
     array(group + "/count", {count.size()}, std::span<const std::int64_t>(count));
@@ -552,9 +573,14 @@ class AtlasFileWriter {
       const auto values = model.sums.at(sum);
       if (values.empty()) continue;
       const std::string path = group + "/" + spec_of(sum).name;
+      const auto shared = std::ranges::find(kSharedSums, sum, &SharedSum::sum);
+      if (shared != kSharedSums.end() && model.forgets()) {
+        file_.hdf5().link(root_of(model) + "/" + shared->path, path);
+        continue;
+      }
       if (!spec_of(sum).by_token()) {
         const auto columns =
-            has_limbs(sum) ? transposed(values, values.size() / kExactLimbs) : std::vector<std::int64_t>();
+            has_limbs(sum) ? transposed(carried(values), values.size() / kExactLimbs) : std::vector<std::int64_t>();
         array(path, dims_of(sum, shape, 0), columns.empty() ? values : std::span<const std::int64_t>(columns));
         continue;
       }
@@ -562,24 +588,24 @@ class AtlasFileWriter {
       for (std::size_t begin = 0; begin < values.size(); begin += index_of(shape.vocabulary)) {
         for (const std::int32_t id : tokens) read.push_back(values[begin + index_of(id)]);
       }
-      take_means(model, sum, tokens, read);
+      if (has_mean(sum)) take_means(model, sum, tokens, read);
       array(path, dims_of(sum, shape, tokens.size()), std::span<const std::int64_t>(read));
     }
+    file_.attribute(group, kTokenBits, std::int64_t{kTokenLogGateBits});
     write_documents(group, model);
     if (!model.forgets()) return;
     write_places(group + "/samples", model, AtlasList::samples, "nats",
                  [](const AtlasModel& of, std::size_t head) { return of.sums.places(AtlasList::samples, head); });
   }
 
-  /// Takes from a sum what its mean, where it is written, says of it.
+  /// Takes from a sum what its mean, where it is written, says of it, and folds the rest.
   static void take_means(const AtlasModel& model, AtlasSum sum, const std::vector<std::int32_t>& tokens,
                          std::vector<std::int64_t>& values) {
     const auto of = std::ranges::find(kMeansOfTokens, sum, &MeanOfTokens::sum);
-    if (of == kMeansOfTokens.end()) return;
     const bool received = sum == AtlasSum::token_received;
-    if (received ? !model.has_attention() : !model.forgets()) return;
+    const bool written = received ? model.has_attention() : model.forgets();
     const auto counts = model.sums.at(AtlasSum::token_count);
-    for (std::size_t begin = 0; begin < values.size(); begin += tokens.size()) {
+    for (std::size_t begin = 0; written && begin < values.size(); begin += tokens.size()) {
       const HeadTokens head = tokens_of_head(model, begin / tokens.size(), tokens);
       const std::vector<float>& means = received                          ? head.received
                                         : sum == AtlasSum::token_log_gate ? head.mean_log_gate
@@ -588,6 +614,7 @@ class AtlasFileWriter {
         values[begin + n] -= sum_of_mean(means[n], counts[index_of(tokens[n])], of->unit);
       }
     }
+    for (std::int64_t& value : values) value = folded(value);
   }
 
   void write_documents(const std::string& group, const AtlasModel& model) {
@@ -613,8 +640,8 @@ class AtlasFileWriter {
     file_.column(group + "/number_windows", windows);
     const Dims dims = number_dims(shape, windows.size());
     array(group + "/number_documents", dims, std::span<const std::int64_t>(all.documents));
-    array(group + "/number_sum", with_limbs(dims), std::span<const std::int64_t>(all.sum));
-    array(group + "/number_square", with_limbs(dims), std::span<const std::int64_t>(all.square));
+    array(group + "/number_sum", with_limbs(dims), std::span<const std::int64_t>(carried(all.sum)));
+    array(group + "/number_square", with_limbs(dims), std::span<const std::int64_t>(carried(all.square)));
   }
 
   void write_model(std::size_t index) {

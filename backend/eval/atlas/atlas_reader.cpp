@@ -8,6 +8,7 @@
 
 #include "backend/base/index.h"
 #include "backend/eval/atlas/atlas_file.h"
+#include "backend/eval/atlas/atlas_strings.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/trace/dtype.h"
 
@@ -82,7 +83,7 @@ class AtlasReader::Opening {
     std::shared_ptr<AtlasReader> reader(new AtlasReader);
     reader->corpus_ = file_->read_corpus();
     for (const Hdf5Object& group : file_->models()) {
-      read_model(group, reader->corpus_.documents.size());
+      read_model(group, reader->corpus_.documents.size(), reader->models_);
       reader->models_.push_back(std::move(facts_));
       reader->tables_.push_back(std::move(tables_));
     }
@@ -90,7 +91,7 @@ class AtlasReader::Opening {
   }
 
  private:
-  void read_model(const Hdf5Object& group, std::size_t documents) {
+  void read_model(const Hdf5Object& group, std::size_t documents, const std::vector<AtlasFacts>& before) {
     facts_ = {};
     tables_ = {};
     tables_.file = file_;
@@ -109,7 +110,7 @@ class AtlasReader::Opening {
     if (const auto histogram = group.find("histogram")) read_histogram(*histogram);
     if (const auto resets = group.find("resets")) read_resets(*resets);
     if (const auto passages = group.find("passages")) read_passages(*passages);
-    if (const auto similarity = group.find("similarity")) read_similarities(*similarity);
+    if (const auto similarity = group.find("similarity")) read_similarities(*similarity, before);
   }
 
   /// An array of the group by head, and by as many entries of each; none where the file has none.
@@ -146,10 +147,7 @@ class AtlasReader::Opening {
                                        facts_.vocabulary));
       }
     }
-    if (const auto strings = group.find("string")) {
-      facts_.token_string = Hdf5Dataset(*strings).texts(file_->heap());
-      if (facts_.token_string.size() != count) file_->fail(group, "does not have one string for each token");
-    }
+    facts_.token_string = read_atlas_strings(*file_, group, facts_.token_id);
     tables_.mean_log_gate = table(group, "mean_log_gate", Element::float32, count);
     tables_.share_below_half = table(group, "share_below_half", Element::float32, count);
     tables_.error = table(group, std::string("mean_log_gate") + kErrors, Element::float32, count);
@@ -242,20 +240,31 @@ class AtlasReader::Opening {
     return places;
   }
 
-  void read_similarities(const Hdf5Object& group) {
+  /// @param before  models that the file has before this one
+  void read_similarities(const Hdf5Object& group, const std::vector<AtlasFacts>& before) {
     const std::uint64_t heads = facts_.head_count();
     for (const std::string& name : group.names()) {
       const Hdf5Object object = group.child(name);
-      // Those with another model's heads are no comparison of this one's.
-      if (!object.is_dataset() || name.starts_with("first_")) continue;
+      if (!object.is_dataset()) continue;
       Hdf5Dataset dataset(object);
-      if (dataset.dims() != Shape{heads, heads} || dataset.type().element != Element::float32) continue;
+      std::uint64_t columns = heads;
+      if (is_with_first(name)) {
+        const auto first = std::ranges::find(before, file_->text(group, "first"),
+                                             [](const AtlasFacts& facts) { return facts.info.name; });
+        if (first == before.end() || first->similarities.empty()) {
+          file_->fail(object, "is a comparison with a model that is not there before it");
+        }
+        facts_.first = index_of(first - before.begin());
+        columns = first->head_count();
+      }
+      if (dataset.dims() != Shape{heads, columns} || dataset.type().element != Element::float32) continue;
       facts_.similarities.push_back(name);
       tables_.similarities.emplace(name, std::move(dataset));
     }
     if (facts_.similarities.empty()) return;
-    std::stable_partition(facts_.similarities.begin(), facts_.similarities.end(),
-                          [](const std::string& name) { return name == "log_gate"; });
+    std::ranges::stable_sort(facts_.similarities, {}, [](const std::string& name) {
+      return name == "log_gate" ? 0 : is_with_first(name) ? 2 : 1;
+    });
     tables_.order = file_->values<std::int64_t>(group, "order", {heads});
     std::vector<bool> named(heads);
     for (const std::int64_t head : tables_.order) {
@@ -336,7 +345,8 @@ std::vector<std::vector<std::int32_t>> AtlasReader::windows(std::size_t model, s
 }
 
 AtlasSimilarity AtlasReader::similarity(std::size_t model, const std::string& name) const {
-  return {tables_[model].similarities.at(name).values<float>(), tables_[model].order};
+  const std::size_t columns = is_with_first(name) ? models_[model].first : model;
+  return {tables_[model].similarities.at(name).values<float>(), tables_[model].order, tables_[columns].order};
 }
 
 }  // namespace foxscope

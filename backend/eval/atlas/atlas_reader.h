@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/eval/heads/heads_evaluation.h"
@@ -40,8 +41,9 @@ struct AtlasFacts {
   std::vector<std::string> token_string;            ///< [T] bytes; empty without a tokenizer
   std::vector<HeadArray> numbers;                   ///< [layers, H] every number of heads that the file has
   std::vector<AtlasPassageKind> passages;           ///< kinds of lists
-  std::vector<std::string> similarities;            ///< what heads are compared by, "log_gate" first
-  bool has_tokens = false;                          ///< means by head and token
+  std::vector<std::string> similarities;  ///< what heads are compared by, "log_gate" first; is_with_first last
+  std::size_t first = 0;                  ///< of models(): whose heads is_with_first is about
+  bool has_tokens = false;                ///< means by head and token
   bool has_histogram = false;
   bool has_resets = false;          ///< counts and gaps
   bool has_classes = false;         ///< where resets fall
@@ -85,11 +87,15 @@ struct AtlasHistogram {
   std::vector<std::int64_t> positions;  ///< [bins]
 };
 
-/// Correlations of all pairs of heads.
+/// Correlations of all pairs of heads: of one model, or of a model (rows) and the first (columns).
 struct AtlasSimilarity {
-  std::vector<float> values;        ///< [N, N], NaN where a head has none
-  std::vector<std::int64_t> order;  ///< [N] heads such that alike ones stand together
+  std::vector<float> values;               ///< [N, N of the columns], NaN where a head has none
+  std::vector<std::int64_t> order;         ///< [N] heads such that alike ones stand together
+  std::vector<std::int64_t> column_order;  ///< likewise of the columns
 };
+
+/// Whether a comparison is one with the heads of the first model.
+inline bool is_with_first(std::string_view similarity) { return similarity.starts_with("first_"); }
 
 /// An atlas that stays in its file (docs/files.md): facts are read at once, a head's rows when somebody asks for them.
 /// Sums are not read. Datasets that a file lacks are absent, not an error. Safe to use from several threads.

@@ -13,6 +13,7 @@
 #include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
 #include "backend/map/statistics/distance_bins.h"
+#include "backend/text/tokenizer.h"
 #include "backend/trace/dtype.h"
 
 namespace foxscope {
@@ -73,7 +74,7 @@ std::string class_name(std::size_t n) { return to_string(static_cast<BoundaryCla
 std::string token_string(const AtlasModel& model, const std::vector<std::int32_t>& tokens, std::int32_t id) {
   const auto found = std::ranges::lower_bound(tokens, id);
   if (model.token_strings.empty() || found == tokens.end() || *found != id) return {};
-  return model.token_strings[index_of(found - tokens.begin())];
+  return spell_invalid_utf8(model.token_strings[index_of(found - tokens.begin())]);
 }
 
 /// Names of the numbers of all models' heads.
@@ -119,7 +120,7 @@ void token_rows(const ModelRows& rows) {
   rows.each_known_head([&](std::size_t place) {
     const HeadTokens head = tokens_of_head(rows.model(), place, tokens);
     for (std::size_t n = 0; n < tokens.size(); ++n) {
-      std::string string = rows.model().token_strings.empty() ? std::string() : rows.model().token_strings[n];
+      std::string string = token_string(rows.model(), tokens, tokens[n]);
       rows.give(
           place,
           {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],

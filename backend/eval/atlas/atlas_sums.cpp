@@ -9,6 +9,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/trace/dtype.h"
 
 namespace foxscope {
 namespace {
@@ -169,6 +170,12 @@ std::size_t size_of(AtlasSum sum, const AtlasShape& shape) {
   return size;
 }
 
+std::uint16_t surrounding_log_gate(float log_gate) {
+  constexpr unsigned kLeftOut = 4;  // bits of the ten of a fraction
+  const unsigned bits = to_float16(log_gate);
+  return static_cast<std::uint16_t>((bits + (1U << (kLeftOut - 1))) >> kLeftOut << kLeftOut);
+}
+
 const char* to_string(AtlasList list) {
   constexpr std::array kNames = {"resets", "reach", "gain", "samples"};
   return kNames[index_of(list)];
@@ -235,7 +242,7 @@ void AtlasSums::close_tokens(const DocumentSums& of) {
     ++at(AtlasSum::token_documents)[token];
     add_product(AtlasSum::token_count_square, token, readings, readings);
     for (std::size_t head = 0; head < shape_.head_count(); ++head) {
-      const double sum = static_cast<double>(values[1 + head]) * kLogGateUnit;
+      const double sum = static_cast<double>(values[1 + head]) * kTokenLogGateUnit;
       if (sum == 0) continue;
       add_product(AtlasSum::token_log_gate_square, head * tokens + token, sum, sum);
       add_product(AtlasSum::token_log_gate_count, head * tokens + token, sum, readings);

@@ -47,8 +47,8 @@ struct AtlasShape {
   [[nodiscard]] std::size_t error_tokens() const {
     return static_cast<std::size_t>(vocabulary < kErrorTokens ? vocabulary : kErrorTokens);
   }
-  /// Places that a head samples evenly, of which K come from the deciles: as many as four lists of passages.
-  [[nodiscard]] std::size_t sampled() const { return static_cast<std::size_t>(4 * passages); }
+  /// Places that a head samples evenly, of which K come from the deciles.
+  [[nodiscard]] std::size_t sampled() const { return static_cast<std::size_t>(2 * passages); }
   bool operator==(const AtlasShape&) const = default;
 };
 
@@ -56,7 +56,7 @@ struct AtlasShape {
 /// the vocabulary, E of them with errors. Sums over documents are of s, where s is a document's own sum.
 enum class AtlasSum : std::uint8_t {
   token_count,             ///< [V] positions p >= 1 that read the token
-  token_log_gate,          ///< [N, V] log f in kLogGateUnit
+  token_log_gate,          ///< [N, V] log f in kTokenLogGateUnit
   token_below_half,        ///< [N, V] positions with f < 1/2
   token_received,          ///< [N, V] attention that they get from all rows, in kMassUnit
   token_documents,         ///< [E] documents that read the token
@@ -124,13 +124,16 @@ const char* to_string(AtlasList list);
 inline constexpr std::int64_t kSurroundings = 64;
 inline constexpr std::size_t kSurrounding = 2 * kSurroundings + 1;
 
+/// Log f as it is kept around places, nats: float16 of 7 significant bits, which tint a passage.
+std::uint16_t surrounding_log_gate(float log_gate);
+
 /// A position of a window, and what a list of passages is ordered by.
 struct AtlasPlace {
   float value = 0;
   std::int64_t window = 0;     ///< among all windows
   std::int64_t position = 0;   ///< at least 1
   std::uint64_t priority = 0;  ///< random, of the window and head; 0 in lists that do not need it
-  /// log f in nats around it, float16; NaN outside of the window, at position 0, and of heads without a gate
+  /// surrounding_log_gate around it; NaN outside of the window, at position 0, and of heads without a gate
   std::array<std::uint16_t, kSurrounding> log_gate = {};
   bool operator==(const AtlasPlace&) const = default;
 };
@@ -140,7 +143,7 @@ struct DocumentSums {
   std::int64_t windows = 0;
   std::vector<std::int64_t> sum;    ///< [entries, N, limbs]
   std::vector<std::int64_t> count;  ///< [entries, N] windows that have the number
-  /// [1 + N] of each token with errors: readings, and log f in kLogGateUnit by head
+  /// [1 + N] of each token with errors: readings, and log f in kTokenLogGateUnit by head
   std::map<std::int32_t, std::vector<std::int64_t>> tokens;
   std::vector<std::int64_t> classes;  ///< [C, 1 + 2 N]: readings, log f by head, resets by head
 };

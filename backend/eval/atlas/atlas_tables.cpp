@@ -106,6 +106,18 @@ Estimate ratio_of(const RatioSums& of) {
   return {ratio, std::sqrt(variance), over};
 }
 
+/// The nearest float of 17 significant bits: files of millions of them are smaller.
+float rounded(double value) {
+  constexpr int kBits = 17;
+  if (value == 0 || !std::isfinite(value)) return static_cast<float>(value);
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, kBits)), exponent - kBits));
+}
+
+/// The nearest multiple of 2^-16, of a share.
+float rounded_share(double share) { return static_cast<float>(std::nearbyint(share * 0x1p16) * 0x1p-16); }
+
 LongNumber exact_of(const AtlasSums& sums, AtlasSum sum, std::size_t index) {
   return exact_long_value(sums.exact(sum, index));
 }
@@ -346,12 +358,12 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
   for (const std::int32_t token : tokens) {
     const auto id = index_of(token);
     const auto count = static_cast<double>(counts[id]);
-    const double sum = static_cast<double>(log_gates[id]) * kLogGateUnit;
+    const double sum = static_cast<double>(log_gates[id]) * kTokenLogGateUnit;
     head.mean_log_gate.push_back(static_cast<float>(gate ? sum / count : kNoNumber));
-    head.share_below_half.push_back(static_cast<float>(gate ? static_cast<double>(resets[id]) / count : kNoNumber));
+    head.share_below_half.push_back(rounded_share(gate ? static_cast<double>(resets[id]) / count : kNoNumber));
     if (rows) {
       const auto received = static_cast<double>(model.sums.row(AtlasSum::token_received, place)[id]) * kMassUnit;
-      head.received.push_back(static_cast<float>(attention ? received / count : kNoNumber));
+      head.received.push_back(rounded(attention ? received / count : kNoNumber));
     }
     Estimate mean{kNoNumber, kNoNumber, {}};
     if (gate && id < errors) {
@@ -361,9 +373,9 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
                        exact_of(model.sums, AtlasSum::token_log_gate_count, at),
                        exact_of(model.sums, AtlasSum::token_count_square, id)});
     }
-    head.error.push_back(static_cast<float>(mean.error));
+    head.error.push_back(rounded(mean.error));
     mean.value -= mean_of_all;
-    mean.error = std::max(mean.error, spread / std::sqrt(count));
+    mean.error = std::max({mean.error, spread / std::sqrt(count), kTokenLogGateUnit});
     head.p_value.push_back(counts[id] < kFewestReadings ? kNoNumber : p_value(mean));
   }
   return head;
@@ -412,6 +424,8 @@ std::vector<double> row_errors(const AtlasModel& model, const std::string& name)
       entries.push_back(shape.entry_of(index_of(profile - model.numbers.profiles.begin()), bin));
     }
   }
+  const bool is_mass = name.starts_with("mass");
+  WindowMeans means(model.sums);
   std::vector<double> errors;
   bool any = false;
   for (std::size_t place = 0; place < shape.head_count(); ++place) {
@@ -423,7 +437,8 @@ std::vector<double> row_errors(const AtlasModel& model, const std::string& name)
       }
       const double squares = exact_value(model.sums.exact(AtlasSum::row_variance, at));
       any = any || squares > 0;
-      errors.push_back(windows > 0 ? std::sqrt(squares) / windows : kNoNumber);
+      const bool known = windows > 0 && !(is_mass && means.of(entry, place).value < kLeastSampledMass);
+      errors.push_back(known ? std::sqrt(squares) / windows : kNoNumber);
     }
   }
   return any ? errors : std::vector<double>();

@@ -41,17 +41,19 @@ inline constexpr std::int64_t kFewestReadings = 30;
 /// Means by token of one head, over the positions p >= 1 that read it.
 struct HeadTokens {
   std::vector<float> mean_log_gate;     ///< [T] nats
-  std::vector<float> share_below_half;  ///< [T]
-  std::vector<float> received;          ///< [T] attention that a reading gets from all rows; empty without rows
+  std::vector<float> share_below_half;  ///< [T] to the nearest 2^-16
+  /// [T] attention that a reading gets from all rows, to 17 significant bits; empty without rows
+  std::vector<float> received;
   /// [T] error of mean_log_gate over documents, that of a ratio by linearisation (Cochran, Sampling Techniques, eq.
   /// 2.46),
   ///   se^2 = G / (G - 1) sum_g (s_g - mean n_g)^2 / n^2,
   /// where the g-th of G documents read the token n_g times; NaN of ids from kErrorTokens on, and where the documents
-  /// do not suffice
+  /// do not suffice. It has 17 significant bits
   std::vector<float> error;
   /// [T] of Student's t with the effective documents less one as degrees of freedom: the mean is that of all readings
   /// of the head. Its error is taken as no less than sd / sqrt(n), sd of log f over all readings: a token that no rare
-  /// reset met has a small error of its own by luck. NaN without an error, and of fewer than kFewestReadings
+  /// reset met has a small error of its own by luck; and as no less than kTokenLogGateUnit. NaN without an error, and
+  /// of fewer than kFewestReadings
   std::vector<double> p_value;
 };
 HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std::vector<std::int32_t>& tokens);
@@ -68,6 +70,8 @@ std::vector<HeadArray> atlas_head_numbers(const AtlasModel& model);
 std::vector<HeadArray> atlas_profiles(const AtlasModel& model);
 /// Of a number or profile whose rows were sampled, by its place in AtlasNumbers, the part of its error that the draw of
 /// rows makes: sqrt(sum of squared errors of the windows) / windows. [N], or [N, bins] of a profile; empty without it.
+/// NaN of masses below kLeastSampledMass: few rows hold them, and where none of these was drawn the error is too small.
+inline constexpr double kLeastSampledMass = 1e-4;
 std::vector<double> row_errors(const AtlasModel& model, const std::string& name);
 /// mean_log_gate, gate_lower_quartile, gate_median, gate_upper_quartile and share_below_half [N, C] by what a position
 /// reads. Mean and share have the error of HeadTokens::error, quartiles (GateTally) have none.

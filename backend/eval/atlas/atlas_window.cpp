@@ -300,7 +300,7 @@ class WindowWork {
       log_gates[p - 1] = log_gate;
       sum += log_gate;
       const std::int64_t whole = whole_log_gate(log_gate, kLogGateUnit);
-      token_sums[reads_[p - 1]] += whole;
+      token_sums[reads_[p - 1]] += whole_log_gate(log_gate, kTokenLogGateUnit);
       const std::size_t bin = histogram_bin(-log_gate);
       ++histogram[bin];
       if (places_.known()) {
@@ -365,8 +365,9 @@ class WindowWork {
     for (std::int64_t n = 0; n < std::ssize(result.log_gate); ++n) {
       const std::int64_t p = result.position - kSurroundings + n;
       const bool known = found_[place].gated && p >= 1 && p < length_;
-      result.log_gate[index_of(n)] = to_float16(known ? static_cast<float>(log_gates(place)[index_of(p) - 1])
-                                                      : std::numeric_limits<float>::quiet_NaN());
+      result.log_gate[index_of(n)] =
+          surrounding_log_gate(known ? static_cast<float>(log_gates(place)[index_of(p) - 1])
+                                     : std::numeric_limits<float>::quiet_NaN());
     }
     return result;
   }
@@ -414,7 +415,10 @@ class WindowWork {
     std::vector<double> by_token(ids_.size());
     for (std::size_t key = 1; key < by_key.size(); ++key) by_token[reads_[key - 1]] += by_key[key];
     for (std::size_t n = 0; n < ids_.size(); ++n) {
-      const std::int64_t one[] = {static_cast<std::int64_t>(std::nearbyint(by_token[n] / kMassUnit))};
+      // Up or down by chance, so that a mean over many windows is right however small its terms are.
+      const std::uint64_t random = mixed(window_.key ^ mixed(place << 32U | static_cast<std::uint32_t>(ids_[n])));
+      const double by_chance = static_cast<double>(random >> 11U) * 0x1p-53;
+      const std::int64_t one[] = {static_cast<std::int64_t>(std::floor(by_token[n] / kMassUnit + by_chance))};
       add_whole(one, received.subspan(index_of(ids_[n]), 1));
     }
     const std::vector<double>& masses = rows_.head(place).masses;
@@ -564,7 +568,7 @@ class WindowWork {
   std::vector<std::int32_t> ids_;             ///< that positions from 1 on read, each once, in their order
   std::size_t with_errors_ = 0;               ///< of them, which come first
   std::vector<std::uint32_t> reads_;          ///< [positions] which of ids_
-  std::vector<std::int64_t> token_log_gate_;  ///< [heads, with_errors_] in kLogGateUnit
+  std::vector<std::int64_t> token_log_gate_;  ///< [heads, with_errors_] in kTokenLogGateUnit
   std::atomic<bool> stopped_ = false;
 };
 

@@ -41,6 +41,15 @@ LongNumber exact_long_value(std::span<const std::int64_t, kExactLimbs> sum) {
   return value;
 }
 
+void carry(std::span<std::int64_t, kExactLimbs> sum) {
+  constexpr int kBits = 40;
+  for (std::size_t n = kExactLimbs - 1; n > 0; --n) {
+    const std::int64_t whole = sum[n] >> kBits;
+    sum[n] -= whole * (std::int64_t{1} << kBits);
+    add_one(whole, sum[n - 1]);
+  }
+}
+
 void add_whole(std::span<const std::int64_t> more, std::span<std::int64_t> to) {
   for (std::size_t n = 0; n < to.size(); ++n) add_one(more[n], to[n]);
 }

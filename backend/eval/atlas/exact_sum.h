@@ -27,9 +27,17 @@ LongNumber exact_long_value(std::span<const std::int64_t, kExactLimbs> sum);
 /// @throws Error where a sum leaves the range of 64 bits
 void add_whole(std::span<const std::int64_t> more, std::span<std::int64_t> to);
 
+/// Carries between the numbers of a sum, so that equal sums are equal numbers, which compress well: those of 2^-42 and
+/// 2^-82 become 0 to 2^40 - 1.
+/// @throws Error where the sum leaves the range of its numbers
+void carry(std::span<std::int64_t, kExactLimbs> sum);
+
 /// Log f of a reading, nats, as a whole number of 2^-24 nats.
 inline constexpr double kLogGateUnit = 0x1p-24;
-/// Attention that the readings of a token in a window get, as a whole number of 2^-10.
+/// The same for sums by token, of which a file holds millions: a mean is good to 4e-6 nats.
+inline constexpr int kTokenLogGateBits = 17;
+inline constexpr double kTokenLogGateUnit = 1.0 / (1 << kTokenLogGateBits);
+/// Attention that the readings of a token in a window get, as a whole number of 2^-10, up or down by chance.
 inline constexpr double kMassUnit = 0x1p-10;
 
 }  // namespace foxscope

@@ -85,6 +85,17 @@ std::string replace_invalid_utf8(std::string_view bytes) {
   return text;
 }
 
+std::string spell_invalid_utf8(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  while (const auto invalid = find_invalid_utf8(bytes)) {
+    const std::size_t byte = byte_at(bytes, *invalid);
+    text.append(bytes.substr(0, *invalid)).append("\\x").append(1, kDigits[byte / 16]).append(1, kDigits[byte % 16]);
+    bytes.remove_prefix(*invalid + 1);
+  }
+  return text.append(bytes);
+}
+
 Character character_at(std::string_view text, std::size_t position) {
   const char32_t lead = byte_at(text, position);
   if (lead < 0x80) return {lead, 1};

@@ -88,6 +88,17 @@ class AtlasFigureTest(AtlasFigures):
         for word in before:
             self.assertIn(word, words)
 
+    def test_characters_of_several_tokens(self):
+        text = "Br\u00fcning came home, and then Br\u00fcning went away again. " * 60
+        atlas = self.folder / "parts.h5"
+        self.done("eval", "atlas", "--model", FOX, "--corpus", self.write("parts.txt", text), "--length", 128, "--windows", 4,
+                  "--rows", 0, "--passages", 4, "-o", atlas)
+        path = self.folder / "parts.pdf"
+        self.done("figure", "passages", atlas, "--head", "0:0", "--kind", "deciles", "-o", path)
+        words = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+        self.assertIn("Br\u00fcning", words)
+        self.assertNotIn("\ufffd", words)
+
     def test_similarity(self):
         for order in ["clusters", "depth"]:
             rows = self.numbers("similarity", "--order", order)

@@ -45,7 +45,10 @@ class FigureHeadsTest(CommandLineTest):
                 self.assertIn(word, text)
             self.assertIn(f"{longest['layer']}:{longest['head']}", notes)
             self.assertEqual(self.draw(kind, heads)[0], text)
-        text, _ = self.draw("labels", run)
+        text, notes = self.draw("labels", run)
+        length = json.loads(self.done("info", run, "--json"))["models"][0]["tokens"]
+        self.assertIn(f"labels are of {length} tokens: scores depend on the length", notes)
+        self.assertIn(f"They are of {length:,} tokens:\nscores depend on the length", self.done("heads", run))
         self.assertEqual(self.draw("labels", heads)[0], text)
         said = " ".join(text.split())
         for words in ["layer", "head", "previous token (from 0.4): attention on the token before",

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from support import DELTANET, DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLineTest
+from support import DELTANET, DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLineTest, png_size
 
 GALLERY = SOURCE / "resources" / "figures"
 DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
@@ -62,6 +62,15 @@ class FigureSpecTest(CommandLineTest):
         self.done("figure", "spec", self.spec(kind="maps", options={"heads": ["1:2"], "no-letters": False}), run, "-o",
                   other)
         self.assertNotEqual(without_command(written), without_command(other))
+
+    def test_dots_are_those_of_the_command(self):
+        loss = GALLERY / "loss.h5"
+        page = {"panels": [[{"kind": "loss"}, {"kind": "perplexity"}]], "options": {"dpi": 90}}
+        for number, content in enumerate([{"kind": "loss", "options": {"dpi": 90}}, {"kind": "loss"}, page]):
+            spec, picture = self.spec(**content), self.folder / f"{number}.png"
+            self.done("figure", "spec", spec, loss, "--dpi", 120, "-o", picture)
+            self.assertEqual(png_size(picture)[0], round(5.5 * 120))
+        self.fails(2, "dpi", "figure", "spec", spec, loss, "--dpi", 1, "-o", self.folder / "none.png")
 
     def test_everything_that_can_be_chosen_of_curves_can_be_written_down(self):
         options = {"width": "120mm", "height": "2.5in", "font": "DejaVu Serif", "font-size": 8, "line-width": 0.7,

@@ -39,6 +39,9 @@ class AtlasTest : public QObject {
   void aLineAroundHeadsChoosesThem();
   void numbersAndScalesAreChosen();
   void similarHeadsAreNamed();
+  void namesStandAlongTheMap();
+  void headsAreComparedWithTheFirstModel();
+  void whatIsSeenIsExported();
   void tokensAreThoseOfTheFile();
   void rareTokensAreAskedFor();
   void resetsStandAgainstChance();
@@ -199,6 +202,82 @@ void AtlasTest::similarHeadsAreNamed() {
   QVERIFY(shown.page().heading().startsWith("L1 H3"));
 }
 
+void AtlasTest::namesStandAlongTheMap() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.pane().maps().setCurrentIndex(1);
+  atlas::SimilarityMap& map = shown.pane().similarity();
+  QTRY_VERIFY(map.isVisible());
+  for (const int size : {220, 400, 900}) {
+    map.resize(size, size);
+    for (const auto& [ranks, name] :
+         {std::pair(map.namedRows(), map.fontMetrics().height()),
+          std::pair(map.namedColumns(), map.fontMetrics().horizontalAdvance(QStringLiteral("L7 H3")))}) {
+      QVERIFY(!ranks.empty() && ranks.front() == 0 && ranks.back() < 32);
+      // Names do not touch, and there are as many as go beside one another.
+      const double cell = map.cell(0, 0).width();
+      const double apart = ranks.size() > 1 ? static_cast<double>(ranks[1] - ranks[0]) * cell : size;
+      QVERIFY2(apart >= name, qPrintable(QStringLiteral("%1 of %2").arg(apart).arg(name)));
+      QVERIFY(ranks.size() > 1);
+    }
+  }
+  QVERIFY(map.namedRows().size() == 32);
+  map.resize(120, 120);
+  QVERIFY(map.namedRows().empty() && map.namedColumns().empty());
+}
+
+void AtlasTest::headsAreComparedWithTheFirstModel() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.pane().compared().findData("first_attention"), -1);
+  QComboBox& models = shown.view.atlas().model(0);
+  models.setCurrentIndex(models.findText("transformer"));
+  emit models.activated(models.currentIndex());
+  shown.pane().maps().setCurrentIndex(1);
+  QVERIFY(shown.settle());
+  QComboBox& compared = shown.pane().compared();
+  const int with = compared.findData("first_attention");
+  QVERIFY(with >= 0);
+  QVERIFY(compared.itemText(with).endsWith("with fox"));
+  compared.setCurrentIndex(with);
+  QVERIFY(shown.settle());
+  const std::vector<float> expected = attention_similarity_with_first(m_atlas->models[1], m_atlas->models[0]);
+  atlas::SimilarityMap& map = shown.pane().similarity();
+  QCOMPARE(map.description(2, 7), QStringLiteral("L0 H2 and L1 H3: r %1")
+                                      .arg(QString::number(static_cast<double>(expected[2 * 32 + 7]), 'g', 3))
+                                      .replace('-', QChar(0x2212)));
+  // A click chooses the head of this model, which is the row.
+  QTest::mouseClick(&map, Qt::LeftButton, {}, map.cell(2, 7).center().toPoint());
+  QCOMPARE(shown.pane().head(), std::optional<std::size_t>(2));
+}
+
+void AtlasTest::whatIsSeenIsExported() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.pane().setHead(9);
+  const auto exported = [&](const char* name) {
+    const QString path = m_folder.path(name);
+    QSignalSpy messages(&shown.document, &Document::messageRaised);
+    shown.view.exportTo(path);
+    if (!shown.settle() || messages.isEmpty()) return QByteArray("it was not written");
+    QFile file(path);
+    return file.open(QIODevice::ReadOnly) ? file.readAll() : messages[0][0].value<Message>().text.toUtf8();
+  };
+  const QByteArray tokens = exported("tokens.svg");
+  QVERIFY2(tokens.contains("Tokens that make a head forget") && tokens.contains("2:1"), tokens.left(3000).constData());
+  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
+  shown.pane().maps().setCurrentIndex(1);
+  QVERIFY(shown.settle());
+  const QByteArray passages = exported("passages.svg");
+  QVERIFY2(passages.contains("Passages of a head") && passages.contains("How alike heads forget"),
+           passages.left(3000).constData());
+  // Of resets by class there is no figure, but of the map there is.
+  shown.page().tabs().setCurrentIndex(HeadPage::kResets);
+  QVERIFY(shown.settle());
+  const QByteArray map = exported("map.svg");
+  QVERIFY(map.contains("How alike heads forget") && !map.contains("Passages of a head"));
+}
+
 void AtlasTest::tokensAreThoseOfTheFile() {
   ShownAtlas shown({m_file});
   QVERIFY(shown.settle());
@@ -223,6 +302,15 @@ void AtlasTest::tokensAreThoseOfTheFile() {
   QCOMPARE(kept.most, list.most);
   for (std::size_t n = 1; n < often; ++n) QVERIFY(list.bars[n - 1].value >= list.bars[n].value);
   for (const atlas::TokenBar& bar : list.bars) QVERIFY(!bar.isRare());
+  // The heading is there to its end, however narrow the list.
+  for (const int width : {140, 300, 700}) {
+    atlas::TokenBars bars;
+    bars.setList(list);
+    bars.resize(width, 300);
+    const QRect room(0, 0, bars.viewport()->width() - 12, 1000);
+    const QRect wanted = bars.fontMetrics().boundingRect(room, Qt::TextWordWrap, list.title);
+    QVERIFY(bars.headingHeight() >= wanted.height());
+  }
 }
 
 void AtlasTest::rareTokensAreAskedFor() {

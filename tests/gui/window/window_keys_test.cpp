@@ -315,8 +315,21 @@ void WindowKeysTest::evaluationsAloneTakeTheCentre() {
   // A run has the centre, and they stand below.
   QVERIFY(test.run(64));
   QVERIFY(test.window.docks().evaluations().isVisible());
-  QVERIFY(test.window.docks().evaluations().isAncestorOf(&view));
+  QDockWidget& dock = test.window.docks().evaluations();
+  QVERIFY(dock.isAncestorOf(&view));
   QVERIFY(test.window.maps().isVisible());
+  // They keep half of the window, or what somebody gives them.
+  QVERIFY2(dock.height() > test.window.height() * 2 / 5, qPrintable(QString::number(dock.height())));
+  const int wanted = test.window.height() / 3;
+  test.window.resizeDocks({&dock}, {wanted}, Qt::Vertical);
+  QTRY_VERIFY(std::abs(dock.height() - wanted) < 40);
+  const int given = dock.height();
+  RunList& runs = test.document().runs();
+  while (!runs.empty()) runs.removeRun(runs.front().id);
+  QVERIFY(test.settle());
+  QVERIFY(!dock.isVisible() && view.isVisible());
+  QVERIFY(test.run(64));
+  QTRY_VERIFY2(std::abs(dock.height() - given) < 40, qPrintable(QString::number(dock.height())));
   test.document().clear();
   QVERIFY(test.settle());
   QVERIFY(start->isVisible());

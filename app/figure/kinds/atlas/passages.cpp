@@ -25,6 +25,7 @@
 #include "backend/base/index.h"
 #include "backend/base/nearest_name.h"
 #include "backend/map/statistics/gate_statistics.h"
+#include "backend/text/tokenizer.h"
 #include "backend/trace/dtype.h"
 
 namespace foxscope::figure {
@@ -61,24 +62,29 @@ class WindowWords {
  public:
   explicit WindowWords(const AtlasModel& model) : model_(model), tokens_(atlas_tokens(model.sums)) {}
 
-  /// The tokens that the positions [begin, end) of a window read; what the window does not have is left out.
+  /// The tokens that the positions [begin, end) of a window read; what the window does not have is left out. A
+  /// character of several tokens stands at the last of them.
   [[nodiscard]] std::vector<ConcordancePanel::Piece> pieces(std::int64_t window, std::int64_t begin,
                                                             std::int64_t end) const {
     const EvaluatedWindows& windows = *model_.windows;
     const std::int64_t last = std::min(end, windows.tokens[index_of(window)] + 1);
     std::vector<ConcordancePanel::Piece> pieces;
+    constexpr std::size_t kLongestCharacter = 4;
+    std::string bytes;
     for (std::int64_t position = std::max<std::int64_t>(1, begin); position < last; ++position) {
-      pieces.push_back({onOneLine(word(windows.token_id[index_of(window * windows.length + position - 1)]))});
+      bytes += word(windows.token_id[index_of(window * windows.length + position - 1)]);
+      const bool open = find_invalid_utf8(bytes) && bytes.size() < kLongestCharacter && position + 1 < last;
+      pieces.push_back({open ? QString() : onOneLine(tokenText(bytes, Whitespace::asIs))});
+      if (!open) bytes.clear();
     }
     return pieces;
   }
 
  private:
-  [[nodiscard]] QString word(std::int32_t id) const {
+  [[nodiscard]] std::string word(std::int32_t id) const {
     const auto found = std::ranges::lower_bound(tokens_, id);
     const bool known = found != tokens_.end() && *found == id && !model_.token_strings.empty();
-    return known ? tokenText(model_.token_strings[index_of(found - tokens_.begin())], Whitespace::asIs)
-                 : QStringLiteral("⟨%1⟩").arg(id);
+    return known ? model_.token_strings[index_of(found - tokens_.begin())] : fmt::format("⟨{}⟩", id);
   }
 
   const AtlasModel& model_;
