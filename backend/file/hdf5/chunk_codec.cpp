@@ -1,13 +1,10 @@
 #include "backend/file/hdf5/chunk_codec.h"
 
+#include <libdeflate.h>
 #include <zlib.h>
 
-#include <new>
-#ifdef FOXSCOPE_LIBDEFLATE
-#include <libdeflate.h>
-
 #include <memory>
-#endif
+#include <new>
 
 namespace foxscope {
 
@@ -60,7 +57,6 @@ std::vector<std::byte> deflate_chunk(std::span<const std::byte> data, Effort eff
   return stream;
 }
 
-#ifdef FOXSCOPE_LIBDEFLATE
 bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data) {
   struct Free {
     void operator()(libdeflate_decompressor* one) const { libdeflate_free_decompressor(one); }
@@ -71,13 +67,5 @@ bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data)
   return libdeflate_zlib_decompress_ex(decompressor.get(), stream.data(), stream.size(), data.data(), data.size(),
                                        &used, nullptr) == LIBDEFLATE_SUCCESS;
 }
-#else
-bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data) {
-  uLongf size = data.size();
-  return uncompress(reinterpret_cast<Bytef*>(data.data()), &size, reinterpret_cast<const Bytef*>(stream.data()),
-                    stream.size()) == Z_OK &&
-         size == data.size();
-}
-#endif
 
 }  // namespace foxscope
