@@ -172,6 +172,42 @@ TEST(Rendezvous, ANumberIsClaimedOnce) {
 
 // The store of a starter outlives the work; what lies in it is not read again, even where a process has ended in the
 // middle of a meeting, and where the starter does not count starts.
+/// Longer than a piece of them (kPostedPiece), no multiple of it, and empty.
+TEST(Rendezvous, LongPostsArriveWhole) {
+  const int port = unused_port();
+  Together job({place_at(port, 0, 3), place_at(port, 1, 3), place_at(port, 2, 3)});
+  const auto posted = [](int rank, std::size_t size) {
+    std::string text(size, static_cast<char>('a' + rank));
+    for (std::size_t n = 0; n < size; n += 1000) text[n] = static_cast<char>('0' + n / 1000 % 10);
+    return text;
+  };
+  const std::size_t sizes[] = {(std::size_t{5} << 20U) + 17, 0, std::size_t{2} << 20U};
+  const auto results = job.each([&](Processes& processes) -> std::string {
+    const int rank = processes.distributed().rank;
+    if (rank > 0) {
+      for (const std::size_t size : sizes) processes.post(posted(rank, size));
+      return "";
+    }
+    std::vector<std::string> found;
+    while (found.size() < 6) {
+      if (auto text = processes.collect()) found.push_back(std::move(*text));
+    }
+    std::string missed;
+    for (int other = 1; other < 3; ++other) {
+      for (const std::size_t size : sizes) {
+        const auto one = std::ranges::find(found, posted(other, size));
+        if (one == found.end()) {
+          missed += std::to_string(other) + ':' + std::to_string(size) + ' ';
+        } else {
+          found.erase(one);
+        }
+      }
+    }
+    return missed;
+  });
+  EXPECT_EQ(results.front(), "");
+}
+
 TEST(Rendezvous, WhatEarlierWorkLeftInAStoreIsNotRead) {
   c10d::TCPStoreOptions options;
   options.port = 0;
