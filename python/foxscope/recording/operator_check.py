@@ -128,10 +128,11 @@ def _by_key_head(call: Call, part: Tensor) -> Tensor:
     return part.reshape(key_heads, -1, part.shape[2])
 
 
-def first_rows(short: Call, c: Tensor | None = None) -> Tensor:
+def first_rows(short: Call, c: Tensor | None = None, logits: Tensor | None = None) -> Tensor:
     """What the recorded operator gives for the first rows of a text, [H, r, d_v], of a call of `_short`.
 
-    c   of softmax attention, [H, r] nats; None: the sums of its gates
+    c        of softmax attention, [H, r] nats; None: the sums of its gates
+    logits   of softmax attention, where they are made already
     """
     rows, v = short.rows, short.v
     assert v is not None
@@ -139,7 +140,8 @@ def first_rows(short: Call, c: Tensor | None = None) -> Tensor:
         return _linear_rows(short, rows)
     if c is None and short.log_decay is not None:
         c = _sums(short.log_decay[:, :rows])
-    entries = softmax_rows(_first_logits(short), c, 0, short.window, short.softcap, short.sinks)
+    logits = _first_logits(short) if logits is None else logits
+    entries = softmax_rows(logits, c, 0, short.window, short.softcap, short.sinks)
     return (_by_key_head(short, entries) @ v).reshape(short.heads, rows, -1)
 
 
@@ -323,13 +325,14 @@ def measure(call: Call, readings: Readings) -> Call | None:
     """
     if call.output is None or call.v is None:
         return None
-    short = _short(call)
-    readings.add("first errors", _errors(short.output, first_rows(short)))
+    short, logits = _short(call), None
+    if call.mixer == "attention":
+        logits = _first_logits(short)
+        of = _library(logits)
+        readings.add("first spread", of.amax(of.tril(abs(logits)), axis=(1, 2)))
+    readings.add("first errors", _errors(short.output, first_rows(short, logits=logits)))
     if call.log_decay is not None:
         readings.add("first sums", _size_of_sums(short))
-    if call.mixer == "attention":
-        of = _library(short.q)
-        readings.add("first spread", of.amax(of.tril(abs(_first_logits(short))), axis=(1, 2)))
     if has_last_rows(call):
         _measure_last_rows(call, readings)
     return short
