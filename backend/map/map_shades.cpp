@@ -350,7 +350,7 @@ std::vector<std::uint8_t> unpacked(const ShadedImage& shaded, std::size_t all) {
 }  // namespace
 
 Image image_of(const ShadedImage& shaded) {
-  constexpr std::int64_t kMostPixels = std::int64_t{1} << 31;
+  constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;  // however few bytes they come in
   if (shaded.rows < 0 || shaded.columns < 1 || shaded.side < 1 || shaded.rows > kMostPixels / shaded.columns) {
     fail_size();
   }

@@ -303,6 +303,43 @@ TEST_F(RemoteRun, ShowsTheFirstLinesOfAMapBeforeTheOthers) {
   for (const std::int64_t count : counts) EXPECT_GE(count, 300 / 16);
 }
 
+TEST_F(RemoteRun, NoiseIsFewBytesFirst) {
+  write(SyntheticRun{.length = 1000});
+  const auto remote = agent::Remote::at({"", "box", 0});
+  agent::Message open = agent::request_for("open");
+  open.header["path"] = folder_.text() + "/run.h5";
+  open.header["check"] = "glance";
+  const nlohmann::json whole{{"begin", 0}, {"end", 1000}};
+  agent::Message request = agent::request_for("map");
+  request.header["head"] = {{"run", remote->ask(open, {})->header["answer"]["run"]},
+                            {"model", there_.traces[0]->info().name},
+                            {"device", "cpu"},
+                            {"layer", 0},
+                            {"head", 0}};
+  request.header["map"] = {
+      {"quantity", "logits"}, {"reduction", "mean"},   {"rows", whole},       {"columns", whole},
+      {"pixel_rows", 1000},   {"pixel_columns", 1000}, {"skip_tolerance", 0}, {"shades", {{"logarithmic", false}}}};
+  const auto asked = [&](bool all_steps) {
+    request.header["all_steps"] = all_steps;
+    const agent::Message answer = *remote->ask(request, {});
+    return std::pair(agent::take<ShadedImage>(answer, "answer"), agent::encoded(answer).size());
+  };
+  const auto [few, few_bytes] = asked(false);
+  const auto [all, all_bytes] = asked(true);
+  EXPECT_LE(few_bytes, 100'000U);
+  EXPECT_GT(all_bytes, 200'000U);
+  EXPECT_EQ(all.steps, kColourSteps);
+  EXPECT_EQ(all.side, 1);
+  const auto extremes = [](const ShadedImage& shaded) {
+    std::vector<float> values = image_of(shaded).value;
+    EXPECT_EQ(values.size(), 1'000'000U);
+    std::erase_if(values, [](float value) { return std::isnan(value); });
+    const auto [lowest, highest] = std::ranges::minmax(values);
+    return std::pair(lowest, highest);
+  };
+  EXPECT_EQ(extremes(few), extremes(all));
+}
+
 TEST_F(RemoteRun, StatisticsComeWithoutTheirCurves) {
   write(SyntheticRun{.length = 150});
   EXPECT_EQ(std::ssize(head_statistics({here_.traces[0], 1, 2}, {}, {})->distance.mass), 150);

@@ -245,6 +245,7 @@ TEST(MapShades, ThatContradictThemselvesAreRefused) {
   EXPECT_THROW(image_of({-1, 1, {1.0F}, {0}}), std::exception);
   EXPECT_THROW(image_of({1, 1, {1.0F}, {0}, 240, false, false, 0}), std::exception);
   EXPECT_THROW(image_of({std::int64_t{1} << 62, 4, {1.0F}, {}, 240, false, true}), std::exception);
+  EXPECT_THROW(image_of({1 << 14, 1 << 14, {1.0F}, {0}, 240, false, false, 1 << 14}), std::exception);
   EXPECT_THROW(image_of({2, 2, {1.0F}, {0, 0, 0, 0}, 240, false, false, 2}), std::exception);
   EXPECT_THROW(image_of({2, 2, {}, {0}, 240, false, true, 2}), std::exception);
 }
