@@ -115,13 +115,15 @@ TEST_F(CudaPass, GatesOfTheFirstLayerAreFloat32) {
 
 TEST_F(CudaPass, WhatIsKeptChangesNoLoss) {
   const auto model = demo("cuda");
-  const auto all = test::run_batch(*model, demo_batch(1500, kAll));
-  const auto loss = test::run_batch(*model, demo_batch(1500, {Keep::loss}));
-  EXPECT_EQ(largest_difference(all.traces[0]->per_token_loss(), loss.traces[0]->per_token_loss()), 0);
-  EXPECT_EQ(all.report.attention_blocks, loss.report.attention_blocks);
-  EXPECT_EQ(all.report.skipped_blocks, loss.report.skipped_blocks);
-  EXPECT_GT(loss.report.skipped_blocks, 0);
-  EXPECT_LT(loss.report.skipped_blocks, loss.report.attention_blocks);
+  for (const std::int64_t length : {1500, 2500}) {  // products of short and of long texts
+    const auto all = test::run_batch(*model, demo_batch(length, kAll));
+    const auto loss = test::run_batch(*model, demo_batch(length, {Keep::loss}));
+    EXPECT_EQ(largest_difference(all.traces[0]->per_token_loss(), loss.traces[0]->per_token_loss()), 0);
+    EXPECT_EQ(all.report.attention_blocks, loss.report.attention_blocks);
+    EXPECT_EQ(all.report.skipped_blocks, loss.report.skipped_blocks);
+    EXPECT_GT(loss.report.skipped_blocks, 0);
+    EXPECT_LT(loss.report.skipped_blocks, loss.report.attention_blocks);
+  }
 }
 
 TEST_F(CudaPass, NamesItsKernel) {
@@ -176,16 +178,18 @@ TEST_F(CudaPass, ScoresAreTheSameTogetherAndAlone) {
 }
 
 TEST_F(CudaPass, LogitsAndLossesBelongTogether) {
-  const auto trace = test::run_batch(*demo("cuda"), demo_batch(700, kAll)).traces[0];
-  const std::vector<float> logits = trace->source().logits();
-  const std::vector<std::int32_t> labels = heldout(700);
-  const std::size_t vocabulary = logits.size() / labels.size();
-  for (std::size_t p = 0; p < labels.size(); p += 23) {
-    double sum = 0;
-    for (std::size_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(logits[p * vocabulary + v]));
-    const double wanted =
-        std::log(sum) - static_cast<double>(logits[p * vocabulary + static_cast<std::size_t>(labels[p])]);
-    EXPECT_NEAR(trace->per_token_loss()[p], wanted, 1e-4);
+  for (const std::int64_t length : {700, 2100}) {
+    const auto trace = test::run_batch(*demo("cuda"), demo_batch(length, kAll)).traces[0];
+    const std::vector<float> logits = trace->source().logits();
+    const std::vector<std::int32_t> labels = heldout(length);
+    const std::size_t vocabulary = logits.size() / labels.size();
+    for (std::size_t p = 0; p < labels.size(); p += 23) {
+      double sum = 0;
+      for (std::size_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(logits[p * vocabulary + v]));
+      const double wanted =
+          std::log(sum) - static_cast<double>(logits[p * vocabulary + static_cast<std::size_t>(labels[p])]);
+      EXPECT_NEAR(trace->per_token_loss()[p], wanted, 1e-4);
+    }
   }
 }
 
