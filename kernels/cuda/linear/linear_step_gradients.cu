@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kThreads) unit_heads_gradient_kernel(const __g
 template <class T, class Gate>
 __global__ void __launch_bounds__(kWideThreads, 2)
     linear_output_gradient_kernel(const __grid_constant__ LinearOutputGradient a) {
-  __shared__ float squares_of_pieces[kWideThreads * kWidePieces];
-  __shared__ float products_of_pieces[kWideThreads * kWidePieces];
+  __shared__ float square_of_piece[kWideThreads * kWidePieces];
+  __shared__ float product_of_piece[kWideThreads * kWidePieces];
   __shared__ float scale_of_group[kWideThreads * kWidePieces];
   __shared__ float mean_of_group[kWideThreads * kWidePieces];
   const std::int64_t rows = a.batch * a.length;
@@ -156,18 +156,17 @@ __global__ void __launch_bounds__(kWideThreads, 2)
       float4 x;
       float4 dn;
       normed_at(p, x, dn);
-      put_of_piece(squares(x), piece, of_norm, squares_of_pieces);
-      put_of_piece(dot(times(dn, load_four(a.norm + piece * 4)), x), piece, of_norm, products_of_pieces);
+      square_of_piece[piece] = squares(x);
+      product_of_piece[piece] = dot(times(dn, load_four(a.norm + piece * 4)), x);
     }
     if (of_norm > 0) {
-      const int entries = entries_of_group(of_norm);
       __syncthreads();
       for (int group = thread / 32; group < width / 4 / of_norm; group += kWideWarps) {
         float square = 0;
         float product = 0;
-        for (int entry = thread % 32; entry < entries; entry += 32) {
-          square += squares_of_pieces[group * entries + entry];
-          product += products_of_pieces[group * entries + entry];
+        for (int piece = thread % 32; piece < of_norm; piece += 32) {
+          square += square_of_piece[group * of_norm + piece];
+          product += product_of_piece[group * of_norm + piece];
         }
         square = sum_of_warp(square) / static_cast<float>(a.norm_size);
         product = sum_of_warp(product) / static_cast<float>(a.norm_size);

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) unit_heads_kernel(const __grid_const
 /// A block is a position; a thread has pieces of four numbers, a block's width apart.
 template <class T, class Gate>
 __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_constant__ LinearOutput a) {
-  __shared__ float of_pieces[kThreads * kPieces];
+  __shared__ float of_piece[kThreads * kPieces];
   __shared__ float of_group[kThreads * kPieces];
   const std::int64_t b = blockIdx.x / a.length;
   const std::int64_t t = blockIdx.x % a.length;
@@ -51,7 +51,6 @@ __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_co
   const auto thread = static_cast<int>(threadIdx.x);
   const Gate* gate = nullptr;
   if (a.gate != nullptr) gate = static_cast<const Gate*>(a.gate) + b * a.gate_batch_stride + t * a.gate_row_stride;
-  const auto of_norm = static_cast<int>(a.norm_size / 4);
   float4 x[kPieces];
 #pragma unroll
   for (int p = 0; p < kPieces; ++p) {
@@ -60,14 +59,14 @@ __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_co
     if (piece * 4 >= width) break;
     x[p] = load_output<T>(a, b, t, piece * 4);
     if (gate != nullptr && a.gate_before_norm) apply_silu(x[p], load_four(gate + piece * 4));
-    if (of_norm > 0) put_of_piece(squares(x[p]), piece, of_norm, of_pieces);
+    of_piece[piece] = squares(x[p]);
   }
+  const auto of_norm = static_cast<int>(a.norm_size / 4);
   if (of_norm > 0) {
-    const int entries = entries_of_group(of_norm);
     __syncthreads();
     for (int group = thread / 32; group < width / 4 / of_norm; group += kWarps) {
       float sum = 0;
-      for (int entry = thread % 32; entry < entries; entry += 32) sum += of_pieces[group * entries + entry];
+      for (int piece = thread % 32; piece < of_norm; piece += 32) sum += of_piece[group * of_norm + piece];
       sum = sum_of_warp(sum);
       if (thread % 32 == 0) of_group[group] = rsqrtf(sum / static_cast<float>(a.norm_size) + a.epsilon);
     }

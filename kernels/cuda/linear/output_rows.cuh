@@ -25,22 +25,6 @@ __device__ __forceinline__ float sum_of_warp(float x) {
   return x;
 }
 
-/// How many entries a group's sums come in: a warp's pieces are summed at once where they are all of one group.
-__device__ __forceinline__ int entries_of_group(int pieces_of_group) {
-  return pieces_of_group % 32 == 0 ? pieces_of_group / 32 : pieces_of_group;
-}
-
-/// Leaves what a piece adds to the sum of its group.
-/// @param sums  entries_of_group() for each group
-__device__ __forceinline__ void put_of_piece(float of_piece, int piece, int pieces_of_group, float* sums) {
-  if (pieces_of_group % 32 != 0) {
-    sums[piece] = of_piece;
-    return;
-  }
-  const float of_warp = sum_of_warp(of_piece);
-  if (piece % 32 == 0) sums[piece / 32] = of_warp;
-}
-
 __device__ __forceinline__ float squares(const float4& x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
 
 __device__ __forceinline__ float4 load_four(const float* from) { return *reinterpret_cast<const float4*>(from); }

@@ -465,13 +465,11 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
-    // A slice of all would be gone back through by a copy.
-    const LinearOperands part = whole ? operands : slice(operands, begin, end);
+    const LinearOperands part = slice(operands, begin, end);
     const at::Tensor y = operands.delta_rule ? fused_by_delta_rule(part, state)
                          : by_channel        ? fused_by_channel(part, state)
                                              : fused_by_head(part, state);
-    at::Tensor of_span = y.flatten(2, 3);
-    if (of_span.size(2) > end - begin) of_span = of_span.slice(2, 0, end - begin);
+    const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
     if (whole) return of_span;
     if (!output.defined()) {
       // The result lies in the order of its spans.
