@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from recording_support import arrays_of, check_file
@@ -155,3 +156,15 @@ def test_positions_go_on_behind_the_first(tmp_path: Path) -> None:
         rec.attention(0, q[:, :80], k[:, :80], v[:, :80], log_forget=log_f[:, :80], output=output[:, :80])
         rec.attention(0, q[:, 80:], k, v, log_forget=log_f[:, 80:])
     assert np.array_equal(arrays_of(tmp_path / "run.h5")["models/model/layers/00/query"], q.cpu().numpy())
+
+
+def test_what_has_no_positions_stays_where_others_follow(tmp_path: Path) -> None:
+    q, k, v, log_f, _ = layer_of(0)
+    sinks = torch.arange(4.0, device=DEVICE)
+    with record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), automatic=False, check=False) as rec:
+        rec.attention(0, q[:, :80], k[:, :80], v[:, :80], log_forget=log_f[:, :80], sinks=sinks)
+        rec.attention(0, q[:, 80:], k, v, log_forget=log_f[:, 80:], sinks=sinks)
+    check_file(tmp_path / "run.h5")
+    assert np.array_equal(arrays_of(tmp_path / "run.h5")["models/model/layers/00/sink_logit"], sinks.cpu().numpy())
+    with h5py.File(tmp_path / "run.h5") as file:
+        assert file["models/model/layers/00"].attrs["source"] == "rec.attention"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -225,13 +225,13 @@ def _check_shapes(call: Call, where: str) -> None:
 _FINITE = ("q", "k", "v", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
 
 
-def measure_numbers(call: Call, readings: Readings) -> None:
-    """Reads, beside the tensors, the sizes of numbers that `check_numbers` looks at."""
+def measure_numbers(call: Call, readings: Readings, without: Collection[str] = ()) -> None:
+    """Reads, beside the tensors, the sizes of numbers that `check_numbers` looks at, but those of parts named in `without`."""
     if call.log_decay is not None:
         readings.add("log_decay", extremes(call.log_decay))
     for name in _FINITE:
         part = getattr(call, name)
-        if part is not None:
+        if part is not None and name not in without:
             readings.add(name, size_of(part))
 
 
@@ -247,9 +247,7 @@ def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
     size = {name: float(found[name]) for name in _FINITE if name in found}
     for name, largest in size.items():
         if not math.isfinite(largest):
-            part = getattr(call, name)
-            for head in range(part.shape[0]):
-                raise_not_finite(part[head], head, f"{where}: {name}")
+            look_for_not_finite(call, name, where)
             raise _overwritten(where, name, "is not finite")
     if call.mixer != "attention" or call.scale * call.d * size["q"] * size["k"] <= MOST_FLOAT32:
         return
@@ -265,6 +263,13 @@ def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
                 f"float32 cannot hold: |q| is up to {np.abs(q).max():.3g}, |k| up to {np.abs(k).max():.3g}, and the scale is "
                 f"{call.scale:.6g}: record q and k as attention multiplies them"
             )
+
+
+def look_for_not_finite(call: Call, name: str, where: str) -> None:
+    """Raises FoxscopeError naming the first number of a part that is not finite, if there is one."""
+    part = getattr(call, name)
+    for head in range(part.shape[0]):
+        raise_not_finite(part[head], head, f"{where}: {name}")
 
 
 def _overwritten(where: str, name: str, what: str) -> FoxscopeError:

@@ -71,6 +71,14 @@ _MOST_ZEROS = 1 << 20
 Heads = npt.NDArray[Any] | Iterable[npt.NDArray[Any]]
 
 
+def _set_attribute(of: Any, name: str, value: Any) -> None:
+    """Makes an attribute of a group or an array: whole numbers are int64, words UTF-8. (`attrs` makes and renames two.)"""
+    words = isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str))
+    numbers = np.array(value, dtype=h5py.string_dtype() if words else np.int64 if isinstance(value, (bool, int)) else None)
+    space = h5py.h5s.create_simple(numbers.shape) if numbers.ndim else h5py.h5s.create(h5py.h5s.SCALAR)
+    h5py.h5a.create(of.id, name.encode(), h5py.h5t.py_create(numbers.dtype, logical=True), space).write(numbers)
+
+
 @dataclass
 class _Piece:
     """Rows [begin, begin + count) of an array in the spool."""
@@ -193,9 +201,10 @@ class RunWriter:
     @staticmethod
     def _describe(file: h5py.File, path: str) -> None:
         _, units, long_name = ARRAYS[path.rsplit("/", 1)[1]]
+        array = file[path]
         if units:
-            file[path].attrs["units"] = units
-        file[path].attrs["long_name"] = long_name
+            _set_attribute(array, "units", units)
+        _set_attribute(array, "long_name", long_name)
 
     def _read_heads(self, array: _Array) -> Iterable[npt.NDArray[Any]]:
         """The heads of an array with the rows that came later."""
@@ -228,6 +237,7 @@ class RunWriter:
         try:
             for array in self._arrays.values():
                 self._write_whole(hdf5, array, self._read_heads(array))
+            self._copy_others(hdf5)
         except BaseException:
             hdf5.close()
             before, self._file = joined, before
@@ -239,6 +249,19 @@ class RunWriter:
             before.discard()
         for array in self._arrays.values():
             array.later.clear()
+
+    def _copy_others(self, to: h5py.File) -> None:
+        """Copies attributes of groups, and what is no array with positions, to another file."""
+
+        def copy(path: str, item: Any) -> None:
+            if isinstance(item, h5py.Group):
+                group = to.require_group(path)
+                for name, value in item.attrs.items():
+                    _set_attribute(group, name, value)
+            elif path not in to:
+                to.copy(item, path)
+
+        self._hdf5.visititems(copy)
 
     def write_text(self, content: str, attributes: Mapping[str, Any]) -> None:
         """/text/content with its attributes."""
@@ -255,23 +278,21 @@ class RunWriter:
         """Attributes of a group below the model's ("" is the model's own); groups are made where they are missing."""
         of = self._hdf5.require_group(f"{self.root}/{group}" if group else self.root)
         for name, value in values.items():
-            if isinstance(value, (bool, int)):
-                of.attrs[name] = np.int64(value)
-            elif isinstance(value, list) and value and isinstance(value[0], str):
-                of.attrs.create(name, value, dtype=h5py.string_dtype())
-            else:
-                of.attrs[name] = value
+            _set_attribute(of, name, value)
 
     def finish(self, schema: int, version: str, command_line: str) -> None:
         """Writes the root's attributes and puts the file in place."""
-        attributes = self._hdf5.attrs
-        attributes["foxscope_schema"] = np.int64(schema)
-        attributes["program"] = "foxscope"
-        attributes["program_version"] = version
-        attributes["command_line"] = command_line
-        attributes["created"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        attributes["NX_class"] = "NXroot"
-        attributes["default"] = self.root
+        attributes = {
+            "foxscope_schema": schema,
+            "program": "foxscope",
+            "program_version": version,
+            "command_line": command_line,
+            "created": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "NX_class": "NXroot",
+            "default": self.root,
+        }
+        for name, value in attributes.items():
+            _set_attribute(self._hdf5, name, value)
         self._hdf5.close()
         self._close_spool()
         try:

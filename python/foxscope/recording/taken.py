@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from .arrays import Float64, Tensor, is_torch
-from .call import PARTS, Call, check_numbers, measure_numbers
+from .call import PARTS, Call, check_numbers, look_for_not_finite, measure_numbers
 from .layers import Numbers, meta, written_parts
-from .operator_check import Comparison, judge, measure
+from .operator_check import Comparison, has_last_rows, judge, measure
 from .readings import Readings, to_host
 
 
@@ -39,6 +41,8 @@ class Taken:
         """Waits for the readings. Raises FoxscopeError where a number or the operator is wrong."""
         found: Mapping[str, Float64] = self.readings.take()
         check_numbers(self.call, found, self.where)
+        if "last errors" in found and not np.isfinite(found["last errors"]).all():
+            look_for_not_finite(self.call, "v", self.where)
         return None if self.short is None else judge(self.call, self.short, found, self.where)
 
 
@@ -49,8 +53,9 @@ def take(layer: int, module: str, call: Call, numbers: Numbers, check: bool, bes
     beside   whether the model goes on while the call is written
     """
     readings = Readings()
-    measure_numbers(call, readings)
     short = measure(call, readings) if check else None
+    # The last rows hold all values: where they are finite, the values are.
+    measure_numbers(call, readings, ("v",) if short is not None and has_last_rows(call) else ())
     last_key = _copy(call.k[:, -1]) if call.mixer == "attention" else None
     kept = _kept(call, numbers) if beside else call
     readings.send()  # the last work: where readings have come, the copies have too
