@@ -64,6 +64,27 @@ TEST_F(CudaDevice, NothingInAScopeOfADeviceThatIsNotThereReachesAnother) {
   EXPECT_EQ(scan(gates, workspace), Status::ok);
 }
 
+TEST_F(CudaDevice, BuffersAreKeptWhileSomebodyWantsThem) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20U;
+  const auto address = [](std::size_t bytes) -> const void* { return cuda::DeviceBuffer(bytes).data(); };
+  const std::size_t free = cuda::free_memory();
+  {
+    const cuda::KeptBuffers kept;
+    {
+      const cuda::KeptBuffers too;
+      const void* const first = address(kBytes);
+      EXPECT_EQ(address(kBytes), first);
+      EXPECT_NE(address(kBytes / 2), first) << "of another size";
+      const cuda::PinnedBuffer pinned(kBytes, 0);
+    }
+    EXPECT_LE(cuda::free_memory() + kBytes, free) << "one of two still wants them";
+    const cuda::DeviceBuffer one(kBytes);
+    const cuda::DeviceBuffer other(kBytes);
+    EXPECT_NE(one.data(), other.data());
+  }
+  EXPECT_GE(cuda::free_memory() + kBytes / 2, free);
+}
+
 TEST_F(CudaDevice, WhatIsTooLargeIsSaidToBeSo) {
   cuda::ForgetMap map;
   map.heads = 1;
