@@ -92,6 +92,19 @@ struct HopperProduct {
       Problem, Mainloop, cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<Epilogue<Outputs>>,
       cutlass::gemm::PersistentScheduler>>;
 
+  /// How many tiles of rows go side by side through the columns, so that the weight is read from the L2 cache: up to
+  /// eight, since CUTLASS fills both numbers of tiles up to multiples.
+  static int tiles_beside(const Problem& problem) {
+    const auto filled = [](std::int64_t tiles, std::int64_t to) { return (tiles + to - 1) / to * to; };
+    const std::int64_t rows = filled(cute::size<0>(problem), kRows) / kRows;
+    const std::int64_t columns = filled(cute::size<1>(problem), kColumns) / kColumns;
+    int beside = 8;
+    while (beside > 1 && 32 * filled(rows, 2 * beside) * filled(columns, beside) > 33 * filled(rows, 2) * columns) {
+      beside /= 2;
+    }
+    return beside;
+  }
+
   /// @returns unavailable without a device of compute capability 9.0
   static Status run(const Problem& problem, const void* in, std::int64_t in_stride, const void* weight,
                     const WeightStride& weight_stride, const Outputs& outputs, cudaStream_t stream) {
@@ -115,6 +128,7 @@ struct HopperProduct {
                                         weight_stride},
                                        outputs};
     arguments.hw_info.sm_count = multiprocessors;
+    arguments.scheduler.max_swizzle_size = tiles_beside(problem);
     Gemm gemm;
     if (gemm.can_implement(arguments) != cutlass::Status::kSuccess) return Status::invalid_argument;
     const bool done = gemm.initialize(arguments, nullptr, stream) == cutlass::Status::kSuccess &&
