@@ -77,7 +77,7 @@ void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& 
   const QRectF room(place.left() + token + kTokenGap, place.top() + 3,
                     std::max(8, place.width() - token - numbers - 2 * kTokenGap), place.height() - 6);
   const double most = m_list.most > 0 ? m_list.most : 1;
-  const auto across = [&](double value) { return room.left() + std::clamp(value / most, 0.0, 1.0) * room.width(); };
+  const auto across = [&](double number) { return room.left() + std::clamp(number / most, 0.0, 1.0) * room.width(); };
   painter.fillRect(QRectF(room.topLeft(), QPointF(std::max(room.left() + 1, across(bar.value)), room.bottom())), fill);
   if (std::isfinite(bar.error)) {
     painter.setPen(QPen(text, 1));

@@ -40,8 +40,8 @@ constexpr double kLeastFactor = 2;   ///< of a logarithmic scale's ends
 
 /// A number of three digits: "−2.90", "−4.1 × 10⁻⁵".
 std::string numberText(double value) {
-  constexpr double kLeastWritten = 1e-3;
-  if (std::abs(value) < kLeastWritten) return writtenNumber(value, kDigitsOfValues - 1);
+  constexpr double kLeastPlain = 1e-3;
+  if (std::abs(value) < kLeastPlain) return writtenNumber(value, kDigitsOfValues - 1);
   return fmt::format("{}{:#.{}g}", value < 0 ? "−" : "", std::abs(value), kDigitsOfValues);
 }
 
