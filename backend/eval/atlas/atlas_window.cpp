@@ -365,9 +365,8 @@ class WindowWork {
     for (std::int64_t n = 0; n < std::ssize(result.log_gate); ++n) {
       const std::int64_t p = result.position - kSurroundings + n;
       const bool known = found_[place].gated && p >= 1 && p < length_;
-      result.log_gate[index_of(n)] =
-          surrounding_log_gate(known ? static_cast<float>(log_gates(place)[index_of(p) - 1])
-                                     : std::numeric_limits<float>::quiet_NaN());
+      result.log_gate[index_of(n)] = surrounding_log_gate(known ? static_cast<float>(log_gates(place)[index_of(p) - 1])
+                                                                : std::numeric_limits<float>::quiet_NaN());
     }
     return result;
   }
