@@ -102,20 +102,22 @@ TEST_F(CudaPass, RecordsRowsThatSumToOne) {
 }
 
 TEST_F(CudaPass, GatesOfTheFirstLayerAreFloat32) {
-  const test::Batch batch = demo_batch(2048, {Keep::gates});
-  const auto gpu = test::run_batch(*demo("cuda"), batch);
-  const auto cpu = test::run_batch(*demo("cpu"), batch);
-  for (int head = 0; head < 4; ++head) {
-    const auto a = gpu.traces[0]->cumulative_log_gate(0, head);
-    const auto b = cpu.traces[0]->cumulative_log_gate(0, head);
-    for (std::size_t p = 0; p < a.size(); ++p)
-      ASSERT_NEAR(a[p], b[p], 2e-5 * (1 + std::abs(b[p]))) << head << ", " << p;
+  for (const std::int64_t length : {2048, 16400}) {  // by two products and by one
+    const test::Batch batch = demo_batch(length, {Keep::gates});
+    const auto gpu = test::run_batch(*demo("cuda"), batch);
+    const auto cpu = test::run_batch(*demo("cpu"), batch);
+    for (int head = 0; head < 4; ++head) {
+      const auto a = gpu.traces[0]->cumulative_log_gate(0, head);
+      const auto b = cpu.traces[0]->cumulative_log_gate(0, head);
+      for (std::size_t p = 0; p < a.size(); ++p)
+        ASSERT_NEAR(a[p], b[p], 2e-5 * (1 + std::abs(b[p]))) << head << ", " << p;
+    }
   }
 }
 
 TEST_F(CudaPass, WhatIsKeptChangesNoLoss) {
   const auto model = demo("cuda");
-  for (const std::int64_t length : {1500, 2500}) {  // products of short and of long texts
+  for (const std::int64_t length : {1500, 16400}) {  // products of short and of long texts
     const auto all = test::run_batch(*model, demo_batch(length, kAll));
     const auto loss = test::run_batch(*model, demo_batch(length, {Keep::loss}));
     EXPECT_EQ(largest_difference(all.traces[0]->per_token_loss(), loss.traces[0]->per_token_loss()), 0);
@@ -178,8 +180,8 @@ TEST_F(CudaPass, ScoresAreTheSameTogetherAndAlone) {
 }
 
 TEST_F(CudaPass, LogitsAndLossesBelongTogether) {
-  for (const std::int64_t length : {700, 2100}) {
-    const auto trace = test::run_batch(*demo("cuda"), demo_batch(length, kAll)).traces[0];
+  for (const std::int64_t length : {700, 16400}) {
+    const auto trace = test::run_batch(*demo("cuda"), demo_batch(length, {Keep::loss, Keep::logits})).traces[0];
     const std::vector<float> logits = trace->source().logits();
     const std::vector<std::int32_t> labels = heldout(length);
     const std::size_t vocabulary = logits.size() / labels.size();

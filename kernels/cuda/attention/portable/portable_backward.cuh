@@ -608,19 +608,18 @@ struct BackwardWarp {
       if (lane == 0) await_turn(turn, key_block);
       __syncwarp();
     }
-    constexpr int kPiece = sum_piece(P::kHeadDim);
-    float* const sums = p.sums + (block * (P::kRows / kSumRows) + row_warp * P::kQueryParts) * kPiece;
-    float* const own =
-        sums + (2 * column_warp * P::kQuerySteps * 32 + lane) * 4;  // the others are fixed distances away
+    float* to = p.sums + (block * (P::kRows / kSumRows) + row_warp * P::kQueryParts) * sum_piece(P::kHeadDim);
 #pragma unroll
     for (int part = 0; part < P::kQueryParts; ++part) {
 #pragma unroll
-      for (int x = 0; x < 2 * P::kQuerySteps; ++x) add_to_memory(own + part * kPiece + x * 128, gradient[part][x]);
-    }
-    if (column_warp < P::kQueryParts && lane % 4 == 0) {
-      float* const own_row = sums + column_warp * kPiece + kSumRows * P::kHeadDim + lane / 4;
-      atomicAdd(own_row, row_sums[0]);
-      atomicAdd(own_row + 8, row_sums[2]);
+      for (int x = 0; x < 2 * P::kQuerySteps; ++x) {
+        add_to_memory(to + ((2 * column_warp * P::kQuerySteps + x) * 32 + lane) * 4, gradient[part][x]);
+      }
+      if (part == column_warp && lane % 4 == 0) {
+        atomicAdd(to + kSumRows * P::kHeadDim + lane / 4, row_sums[0]);
+        atomicAdd(to + kSumRows * P::kHeadDim + lane / 4 + 8, row_sums[2]);
+      }
+      to += sum_piece(P::kHeadDim);
     }
     if (turn != nullptr) {
       __threadfence();
