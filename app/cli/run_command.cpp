@@ -340,7 +340,9 @@ int runModels(const RunOptions& options, const CommandContext& context) {
   const std::vector<RunPlan> plans =
       planRuns(options, openModels(options, models, engine, context.console), source, context.console);
   announceLargeFile(options, plans, context.console);
-  AtomicFile(options.output, options.force).require_space(static_cast<std::uint64_t>(leastBytes(plans)));
+  AtomicFile(options.output, options.force)
+      .require_space(static_cast<std::uint64_t>(leastBytes(plans)),
+                     "free space there, write elsewhere, or keep or read less (--keep, --length)");
   context.console.outputBytes(leastBytes(plans));
 
   std::vector<std::shared_ptr<const Trace>> traces;

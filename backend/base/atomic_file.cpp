@@ -167,14 +167,14 @@ void AtomicFile::open_with_temporary_name(unsigned mode) {
   throw_cannot_create(shown_, EEXIST);
 }
 
-void AtomicFile::require_space(std::uint64_t bytes) const {
+void AtomicFile::require_space(std::uint64_t bytes, std::string_view remedy) const {
   struct statvfs space {};
   if (fstatvfs(descriptor_, &space) == 0) {
     const std::uint64_t available = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
     // A file system that does not tell reports no blocks at all.
     if (space.f_blocks != 0 && available < bytes) {
-      throw Error(fmt::format("{}: needs {} but the disk has {} left: free space there or write elsewhere",
-                              shown_.string(), gigabytes(bytes), gigabytes(available)));
+      throw Error(fmt::format("{}: needs {} but the disk has {} left: {}", shown_.string(), gigabytes(bytes),
+                              gigabytes(available), remedy));
     }
   }
   struct rlimit limit {};

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace foxscope {
 
@@ -30,8 +31,9 @@ class AtomicFile {
   [[nodiscard]] const std::filesystem::path& target() const { return shown_; }
 
   /// Says at once what would otherwise come out after minutes: that the disk has no room for so many bytes.
+  /// @param remedy  what the message asks for
   /// @throws Error naming the target and both sizes
-  void require_space(std::uint64_t bytes) const;
+  void require_space(std::uint64_t bytes, std::string_view remedy = "free space there or write elsewhere") const;
 
   /// Appends.
   /// @throws Error naming the target when the disk is full or the write failed

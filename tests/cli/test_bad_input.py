@@ -245,7 +245,7 @@ class TextTest(BadInputTest):
         limit = 16 << 30
         roomy = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 4 * limit
         options = limited_memory(limit) if roomy else {}
-        self.fails(1, ["memory", "--length"], "run", "-q", "--model", FOX, "--text", path, "-o", output, output=output,
+        self.fails(1, ["GB", "--length"], "run", "-q", "--model", FOX, "--text", path, "-o", output, output=output,
                    **options)
         self.done("run", "-q", "--model", FOX, "--text", path, "--length", 32, "-o", output)
 
