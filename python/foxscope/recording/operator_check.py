@@ -8,7 +8,13 @@ the tensors lie, and a few numbers of each head come to the host.
 
 What rounding explains is a relative error of each head, 16 u (4 + s) + 16 u (|c| + r), where u = 2^-24 is that of float32
 and s the largest logit of the rows. Sums c in float32 are off by u |c|, and so are the logits that hold them. r counts the
-rows that a chunk of the delta rule solves for, and is 0 for other mixers. Coarser formats have 2 u' (4 + s) first.
+rows that a chunk of the delta rule solves for, and is 0 for other mixers. TF32, and linear mixers of 16 bits, have
+2 u' (4 + s) first.
+
+Softmax attention of 16 bits may hold its logits and weights in that format too. Each is then off by about u' of its size, at
+random, and the output by u' E, E^2 = 1 + sum_j A_ij^2 (1 + s_ij^2 + mean_j s_ij^2 + D_ij^2) |v_j - o_i|^2 / |o|^2, of the
+mean of rows. The term with a mean is that of queries that were scaled and rounded before. Twice u' E is allowed, and
+2 u' E / sqrt(rows) more, as few rows lie further from the mean.
 """
 
 from __future__ import annotations
@@ -134,15 +140,17 @@ def first_rows(short: Call, c: Tensor | None = None, logits: Tensor | None = Non
     c        of softmax attention, [H, r] nats; None: the sums of its gates
     logits   of softmax attention, where they are made already
     """
-    rows, v = short.rows, short.v
-    assert v is not None
     if short.mixer != "attention":
-        return _linear_rows(short, rows)
+        return _linear_rows(short, short.rows)
     if c is None and short.log_decay is not None:
-        c = _sums(short.log_decay[:, :rows])
+        c = _sums(short.log_decay[:, : short.rows])
     logits = _first_logits(short) if logits is None else logits
-    entries = softmax_rows(logits, c, 0, short.window, short.softcap, short.sinks)
-    return (_by_key_head(short, entries) @ v).reshape(short.heads, rows, -1)
+    return _mixed_first(short, softmax_rows(logits, c, 0, short.window, short.softcap, short.sinks))
+
+
+def _mixed_first(short: Call, entries: Tensor) -> Tensor:
+    """A V of the first rows, [H, r, d_v]."""
+    return (_by_key_head(short, entries) @ short.v).reshape(short.heads, short.rows, -1)
 
 
 def _first_logits(short: Call) -> Tensor:
@@ -225,15 +233,15 @@ def _products_in_float32(a: Tensor, b: Tensor) -> Tensor | None:
         return None
 
 
-def _last_rows(call: Call, logits: Tensor, c: Tensor | None) -> Tensor:
-    """What the recorded operator gives for the last rows of softmax attention, [H, r, d_v], of their logits and of c."""
+def _last_rows(call: Call, logits: Tensor, c: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """A [H, r, m] of the last rows of softmax attention, of their logits and of c; the values; A V [H, r, d_v]."""
     v = to_float32(call.v)
     sinks = None if call.sinks is None else _wide(call.sinks)
     entries = softmax_rows(logits, c, call.rows - LAST_ROWS, call.window, call.softcap, sinks)
     weights = to_float32(_by_key_head(call, entries))
     if is_torch(v):
         weights = torch_module().as_tensor(weights).to(v.device)
-    return _wide(_mixed(weights, v)).reshape(call.heads, LAST_ROWS, -1)
+    return entries, v, _wide(_mixed(weights, v)).reshape(call.heads, LAST_ROWS, -1)
 
 
 def _mixed(weights: Tensor, v: Tensor) -> Tensor:
@@ -254,6 +262,40 @@ def _rounding(call: Call) -> float:
     on_gpu = is_torch(call.q) and call.q.device.type != "cpu"
     # Tensor cores may take float32 as TF32, with 10 bits behind the point.
     return max(largest, 2.0**-11) if on_gpu else max(largest, 2.0**-24)
+
+
+def _of_16_bits(call: Call) -> bool:
+    """Whether softmax attention may have held its logits and weights in 16 bits."""
+    return call.mixer == "attention" and any(
+        dtype_of(part) in ("bfloat16", "float16") for part in (call.q, call.k, call.v, call.output)
+    )
+
+
+def _spread_of_rounding(call: Call, logits: Tensor, c: Tensor | None, made: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """E of each head, [H]: the output's relative error beside the unit roundoff of rounded logits and weights.
+
+    logits   [H, r, m] of the last r queries of m keys; c [H, m] nats
+    made     A [H, r, m], the values [H_k, m, d_v] and the output [H, r, d_v] of these rows
+    """
+    entries, v, output = made
+    rows, keys = entries.shape[1:]
+    squares = logits**2
+    of_logits = 1 + squares + squares.mean(axis=2)[:, :, None]
+    if c is not None:
+        of_logits = of_logits + (c[:, keys - rows :, None] - c[:, None, :]) ** 2
+        if dtype_of(call.log_decay) in ("bfloat16", "float16"):
+            of_logits = of_logits + c[:, None, :] ** 2
+    weights = _by_key_head(call, entries**2 * of_logits)
+    if is_torch(v):
+        weights = torch_module().as_tensor(weights).to(v.device, v.dtype)
+    else:
+        weights = weights.astype(v.dtype)
+    values = _wide((weights @ (v**2).sum(axis=2)[:, :, None])[:, :, 0]).reshape(len(entries), rows)
+    mixed = _wide(_mixed(weights, v)).reshape(len(entries), rows, -1)
+    moved = values - 2 * (mixed * output).sum(axis=2) + _wide(weights.sum(axis=2)).reshape(values.shape) * (output**2).sum(axis=2)
+    of = _library(moved)
+    mean = of.clip(moved, 0.0, None).mean(axis=1) / output.shape[2]
+    return of.sqrt(1 + mean / (_size(output) ** 2 + 1e-60))
 
 
 def _size(part: Tensor) -> Tensor:
@@ -283,14 +325,18 @@ class Comparison:
     of_sums: bool = False
 
 
-def _allowed(call: Call, spread: Float64, sums: Float64) -> Float64:
+def _allowed(call: Call, rows: int, spread: Float64, sums: Float64) -> Float64:
     """The relative errors that rounding explains, of each head of the output.
 
-    spread   [H] the largest logit of its rows; sums [H] the size of its c, nats
+    rows     that are compared
+    spread   [H] E where `_of_16_bits`, else the largest logit of its rows; sums [H] the size of its c, nats
     """
     rounding = _rounding(call)
     solved = min(call.rows, ROWS) if call.mixer in ERASING else 0
-    of_products = (16 if rounding <= 2.0**-24 else 2) * rounding * (4 + spread)
+    if _of_16_bits(call):
+        of_products = 2 * (1 + rows**-0.5) * rounding * spread
+    else:
+        of_products = (16 if rounding <= 2.0**-24 else 2) * rounding * (4 + spread)
     allowed = np.minimum(0.3, of_products + 16 * 2.0**-24 * (sums + solved))
     assert call.output is not None
     by_head: Float64 = allowed.reshape(int(call.output.shape[0]), -1).max(axis=1)
@@ -325,12 +371,11 @@ def measure(call: Call, readings: Readings) -> Call | None:
     """
     if call.output is None or call.v is None:
         return None
-    short, logits = _short(call), None
+    short = _short(call)
     if call.mixer == "attention":
-        logits = _first_logits(short)
-        of = _library(logits)
-        readings.add("first spread", of.amax(of.tril(abs(logits)), axis=(1, 2)))
-    readings.add("first errors", _errors(short.output, first_rows(short, logits=logits)))
+        _measure_first_rows(call, short, readings)
+    else:
+        readings.add("first errors", _errors(short.output, first_rows(short)))
     if call.log_decay is not None:
         readings.add("first sums", _size_of_sums(short))
     if has_last_rows(call):
@@ -338,11 +383,28 @@ def measure(call: Call, readings: Readings) -> Call | None:
     return short
 
 
+def _measure_first_rows(call: Call, short: Call, readings: Readings) -> None:
+    logits = _first_logits(short)
+    c = None if short.log_decay is None else _sums(short.log_decay[:, : short.rows])
+    entries = softmax_rows(logits, c, 0, short.window, short.softcap, short.sinks)
+    output = _mixed_first(short, entries)
+    readings.add("first errors", _errors(short.output, output))
+    if _of_16_bits(call):
+        readings.add("first spread", _spread_of_rounding(call, logits, c, (entries, short.v, output)))
+    else:
+        of = _library(logits)
+        readings.add("first spread", of.amax(of.tril(abs(logits)), axis=(1, 2)))
+
+
 def _measure_last_rows(call: Call, readings: Readings) -> None:
     logits = _last_logits(call)
     c = None if call.log_decay is None else _sums(_wide(call.log_decay))
-    readings.add("last errors", _errors(_wide(call.output[:, -LAST_ROWS:]), _last_rows(call, logits, c)))  # type: ignore[index]
-    readings.add("last spread", _library(logits).amax(abs(logits), axis=(1, 2)))
+    made = _last_rows(call, logits, c)
+    readings.add("last errors", _errors(_wide(call.output[:, -LAST_ROWS:]), made[2]))  # type: ignore[index]
+    if _of_16_bits(call):
+        readings.add("last spread", _spread_of_rounding(call, logits, c, made))
+    else:
+        readings.add("last spread", _library(logits).amax(abs(logits), axis=(1, 2)))
     if c is not None:
         readings.add("last sums", -c[:, -1])
 
@@ -360,11 +422,11 @@ def judge(call: Call, short: Call, found: Mapping[str, Float64], where: str) -> 
         spread, sums = found.get(f"{part} spread", none), found.get(f"{part} sums", none)
         errors = found[f"{part} errors"]
         errors = np.where(np.isfinite(errors), errors, np.inf)
-        allowed = _allowed(call, spread, sums)
+        allowed = _allowed(call, count, spread, sums)
         if (errors > allowed).any():
             cause = likely_cause(short, allowed) if part == "first" else _cause_of_last_rows(call, allowed)
             _raise(call, where, f"the {part} {count} rows", _largest(errors, allowed), cause)
-        of_sums = of_sums or bool((errors > _allowed(call, spread, none)).any())
+        of_sums = of_sums or bool((errors > _allowed(call, count, spread, none)).any())
         error, rows = max(error, float(errors.max())), rows + count
     return Comparison(rows, error, of_sums)
 
@@ -374,7 +436,7 @@ def _cause_of_last_rows(call: Call, allowed: Float64) -> str:
     c = None if call.log_decay is None else to_float64(_sums(_wide(call.log_decay)))
 
     def fits(call: Call, c: Float64 | None) -> bool:
-        return _fits(last, to_float64(_last_rows(call, logits, c)), allowed)
+        return _fits(last, to_float64(_last_rows(call, logits, c)[2]), allowed)
 
     if fits(call, c):
         return "not known, as the model wrote over its tensors meanwhile"
