@@ -435,6 +435,27 @@ def test_padding_before_positions_that_see_themselves_alone(tmp_path: Path) -> N
         torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
 
 
+@pytest.mark.parametrize("lengths", [(40, 30), (2, 68), (3, 30, 237), (290, 10)])
+def test_several_documents_in_one_sequence_are_named(lengths: tuple[int, ...], tmp_path: Path) -> None:
+    length = sum(lengths)
+    mask = torch.block_diag(*(torch.ones(n, n).tril() for n in lengths)).bool()
+    q = torch.randn(1, 2, length, 8)
+    with (
+        pytest.raises(FoxscopeError, match=r"several documents lie in one sequence, .*: run the model on one of them \(sequence="),
+        record(tmp_path / "run.h5", input_ids=random_ids(1, length)),
+    ):
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 64, 299])
+def test_a_window_is_no_number_of_documents(window: int, tmp_path: Path) -> None:
+    mask = torch.ones(300, 300, dtype=torch.bool).tril().triu(1 - window)
+    q = torch.randn(1, 2, 300, 8)
+    with record(tmp_path / "run.h5", input_ids=random_ids(1, 300)) as rec:
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+    assert f"window {window}," in rec.summary()
+
+
 def test_within_vmap_there_are_no_numbers(tmp_path: Path) -> None:
     def attention(q: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)

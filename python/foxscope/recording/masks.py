@@ -140,6 +140,11 @@ def _read_window(seen: Any, positions: Any) -> int:
     if bool((seen & (keys[None] > positions[:, None])).any()):
         raise NotRecordable("queries see keys behind them")
     counts = seen.sum(1)
+    if _has_documents(seen, positions):
+        raise NotRecordable(
+            "several documents lie in one sequence, and queries see their own alone: run the model on one of them (sequence= "
+            "picks one of a batch, or of packed ones that cu_seqlens names)"
+        )
     begins = seen.to(torch.uint8).argmax(1)[-_ROWS // 3 :]
     if len(begins) > 1 and int(begins[0]) > 0 and bool((begins == begins[0]).all()):
         raise NotRecordable("the first keys are hidden (padding): record a sequence without padding")
@@ -157,6 +162,22 @@ def _read_window(seen: Any, positions: Any) -> int:
     if not bool((widths == window).all()) or (len(whole) > 0 and int(whole.max()) > window):
         raise NotRecordable("the keys that queries see are no window before them")
     return window
+
+
+def _has_documents(seen: Any, positions: Any) -> bool:
+    """Whether the first key that queries see stays, or is behind the query before: a document begins there.
+
+    A document before the last one holds two positions that see each other, unlike padding. A window moves on.
+    """
+    torch = torch_module()
+    keys = torch.arange(seen.shape[1], device=seen.device)
+    first = seen.to(torch.uint8).argmax(1)
+    whole = (keys[None] >= first[:, None]) & (keys[None] <= positions[:, None])
+    if int(first[0]) > 0 or not bool((first[1:] > 0).any()) or not bool((seen == whole).all()):
+        return False
+    goes_on = (first[1:] == first[:-1]) | (first[1:] > positions[:-1])
+    earlier = (first[1:] == first[:-1]) & (first[1:] < first[-1])
+    return bool(goes_on.all()) and bool(earlier.any())
 
 
 def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Tensor:

@@ -265,10 +265,8 @@ def _rounding(call: Call) -> float:
 
 
 def _of_16_bits(call: Call) -> bool:
-    """Whether softmax attention may have held its logits and weights in 16 bits."""
-    return call.mixer == "attention" and any(
-        dtype_of(part) in ("bfloat16", "float16") for part in (call.q, call.k, call.v, call.output)
-    )
+    """Whether a mixer may have held numbers between its input and output in 16 bits, as logits and weights."""
+    return any(dtype_of(part) in ("bfloat16", "float16") for part in (call.q, call.k, call.v, call.output))
 
 
 def _spread_of_rounding(call: Call, logits: Tensor, c: Tensor | None, made: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -318,22 +316,24 @@ class Comparison:
     """How far the recorded operator is from the model's own: a relative error, root mean squares over a head's rows.
 
     of_sums   whether only the size of c explains it: the model sums log f in float32
+    coarse    whether it is above ten times what rounding of the output alone gives, and only 16 bits inside a mixer explain it
     """
 
     rows: int
     error: float
     of_sums: bool = False
+    coarse: bool = False
 
 
 def _allowed(call: Call, rows: int, spread: Float64, sums: Float64) -> Float64:
     """The relative errors that rounding explains, of each head of the output.
 
     rows     that are compared
-    spread   [H] E where `_of_16_bits`, else the largest logit of its rows; sums [H] the size of its c, nats
+    spread   [H] E of softmax attention of 16 bits, else the largest logit of its rows; sums [H] the size of its c, nats
     """
     rounding = _rounding(call)
     solved = min(call.rows, ROWS) if call.mixer in ERASING else 0
-    if _of_16_bits(call):
+    if call.mixer == "attention" and _of_16_bits(call):
         of_products = 2 * (1 + rows**-0.5) * rounding * spread
     else:
         of_products = (16 if rounding <= 2.0**-24 else 2) * rounding * (4 + spread)
@@ -428,24 +428,60 @@ def judge(call: Call, short: Call, found: Mapping[str, Float64], where: str) -> 
             _raise(call, where, f"the {part} {count} rows", _largest(errors, allowed), cause)
         of_sums = of_sums or bool((errors > _allowed(call, count, spread, none)).any())
         error, rows = max(error, float(errors.max())), rows + count
-    return Comparison(rows, error, of_sums)
+    # Rounding to nearest of numbers of all sizes is off by 0.4 u of them, root mean squares.
+    coarse = _of_16_bits(call) and error > 10 * 0.4 * _rounding(call)
+    return Comparison(rows, error, of_sums, coarse)
 
 
 def _cause_of_last_rows(call: Call, allowed: Float64) -> str:
     last, logits = to_float64(call.output[:, -LAST_ROWS:]), to_float64(_last_logits(call))  # type: ignore[index]
-    c = None if call.log_decay is None else to_float64(_sums(_wide(call.log_decay)))
 
-    def fits(call: Call, c: Float64 | None) -> bool:
+    def sums_of(call: Call) -> Float64 | None:
+        return None if call.log_decay is None else to_float64(_sums(_wide(call.log_decay)))
+
+    def fits(call: Call, logits: Float64, c: Float64 | None) -> bool:
         return _fits(last, to_float64(_last_rows(call, logits, c)[2]), allowed)
 
-    if fits(call, c):
+    c = sums_of(call)
+    if fits(call, logits, c):
         return "not known, as the model wrote over its tensors meanwhile"
-    if call.window > 0 and fits(replace(call, window=0), c):
+    if call.window > 0 and fits(replace(call, window=0), logits, c):
         return "the model applies no window: pass window=None"
     for name, coarse in _coarse(c):
-        if fits(call, coarse):
+        if fits(call, logits, coarse):
             return _HELD.format(name)
-    return "the window" if call.window > 0 else "a window that was not recorded (pass window=)"
+    window = _fitted_window(call, last, logits, c)
+    if fits(replace(call, window=window), logits, c):
+        return f"the window, which the model has: pass window={window}"
+    for cause, make in _variants(call):
+        other = make()
+        with np.errstate(all="ignore"):
+            if fits(other, to_float64(_last_logits(other)), sums_of(other)):
+                return cause
+    return f"{_of_gates(call)}, the scale, or a mask that was not recorded"
+
+
+def _fitted_window(call: Call, last: Float64, logits: Float64, c: Float64 | None) -> int:
+    """The window of which the last row of head 0, [H, r, d_v], is nearest to the model's."""
+    row, keys = logits[0, -1], logits.shape[2]
+    if call.softcap > 0:
+        row = call.softcap * np.tanh(row / call.softcap)
+    if c is not None:
+        row = row + c[0, -1] - c[0]
+    weights = np.exp(row - row.max())[::-1]
+    sums = np.cumsum(weights)
+    if call.sinks is not None:
+        sums = sums + math.exp(float(to_float64(call.sinks)[0]) - row.max())
+    assert call.v is not None
+    outputs = np.cumsum(weights[:, None] * to_float64(call.v[0])[::-1], axis=0) / (sums[:, None] + 1e-300)
+    return min(1 + int(((outputs - last[0, -1]) ** 2).sum(axis=1).argmin()), keys)
+
+
+def _of_gates(call: Call) -> str:
+    """Words for gates that are likely wrong, where nothing else was found."""
+    if call.log_decay is None:
+        return "gates that were not recorded (pass log_forget=, if the model has them)"
+    return "wrong gates (log_forget of another head, position or base: nats are expected)"
 
 
 #: Words for sums c in too coarse a format.
@@ -487,8 +523,10 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
             "the scale, which is applied twice: q was recorded with it (pass scale=1 or q without it)",
             lambda: replace(call, scale=call.scale**2),
         )
-    normal = replace(call, q=_normalised(call.q), k=_normalised(call.k))
-    yield "q and k, which the model normalises behind where they were recorded", lambda: normal
+    yield (
+        "q and k, which the model normalises behind where they were recorded",
+        lambda: replace(call, q=_normalised(call.q), k=_normalised(call.k)),
+    )
     if call.log_decay is not None:
         decay = to_float64(call.log_decay)
         yield (
@@ -525,20 +563,18 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
         yield "sinks, which the model does not apply", lambda: replace(call, sinks=None)
 
 
-def _fitted_scale(short: Call, allowed: Float64) -> float | None:
-    """The scale by which the operator fits, if there is one."""
+def _fitted(short: Call, allowed: Float64, make: Callable[[float], Call]) -> float | None:
+    """The factor by which the operator that `make` gives for it fits, if there is one."""
 
-    def error_of(scale: float) -> float:
-        return float((_errors(short.output, first_rows(replace(short, scale=scale))) / allowed).max())
+    def error_of(log: float) -> float:
+        return float((_errors(short.output, first_rows(make(math.exp(log)))) / allowed).max())
 
-    logs = np.linspace(-7, 5, 49)
-    best = min(logs, key=lambda log: error_of(math.exp(log)))
+    best = float(min(np.linspace(-7, 5, 49), key=error_of))
     step = 0.25
     while step > 1e-7:
-        best = min((best - step, best, best + step), key=lambda log: error_of(math.exp(log)))
+        best = min((best - step, best, best + step), key=error_of)
         step *= 0.6
-    scale = math.exp(best)
-    return scale if error_of(scale) <= 1 else None
+    return math.exp(best) if error_of(best) <= 1 else None
 
 
 def likely_cause(short: Call, allowed: Float64) -> str:
@@ -556,10 +592,14 @@ def likely_cause(short: Call, allowed: Float64) -> str:
         for name, coarse in _coarse(_sums(short.log_decay[:, : short.rows])):
             if _fits(given, first_rows(short, coarse), allowed):
                 return _HELD.format(name)
-    scale = _fitted_scale(short, allowed)
+    scale = _fitted(short, allowed, lambda scale: replace(short, scale=scale))
     if scale is not None:
         return f"the scale: pass scale={scale:.6g}"
+    decay = parts.get("log_decay")
+    factor = None if decay is None else _fitted(short, allowed, lambda factor: replace(short, log_decay=decay * factor))
+    if factor is not None:
+        return f"the gates, whose logarithms are {factor:.4g} times as large in the model (nats are expected)"
     unlike = "rotary embedding, a norm or a shift behind where q and k were recorded"
     if short.mixer == "attention":
-        return f"{unlike}, or a mask that is not causal"
+        return f"{_of_gates(short)}, {unlike}, or a mask that is not causal"
     return f"{unlike}, another mixer than {short.mixer}, or a state from before the text"

@@ -355,6 +355,7 @@ class Recording:
             if seen.comparison is not None:
                 words.append(f"{seen.comparison.rows} rows checked, error {seen.comparison.error:.1e}")
                 words += ["which c in float32 explains"] if seen.comparison.of_sums else []
+                words += ["which 16 bits inside the mixer may explain"] if seen.comparison.coarse else []
             else:
                 words.append(f"not checked, as {self._unchecked(call)}")
             lines.append(", ".join(words))
@@ -538,6 +539,7 @@ class Recording:
         ids = "" if self._ids is None else f", {length} tokens"
         writer.finish(schema, VERSION, f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
         self._warn_of_unchecked()
+        self._warn_of_coarse()
 
     def _warn_of_unchecked(self) -> None:
         """Names the layers that check=True could not compare with anything."""
@@ -549,6 +551,19 @@ class Recording:
         warnings.warn(
             f"{self._path}: layer {number}{more} could not be checked, as {self._unchecked(seen.call)}: pass v= and output=, "
             f"or check=False",
+            stacklevel=4,
+        )
+
+    def _warn_of_coarse(self) -> None:
+        """Names the layer whose error is the largest of those that hide a small mistake."""
+        errors = {n: seen.comparison.error for n, seen in self._layers.items() if seen.comparison and seen.comparison.coarse}
+        if not errors:
+            return
+        number = max(errors, key=lambda layer: errors[layer])
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        warnings.warn(
+            f"{self._path}: layer {number}{more} differ by {errors[number]:.2g} from the model's own: 16 bits inside its mixer may "
+            f"explain that, and so may gates or a scale that are a little wrong; record the model in float32 to tell",
             stacklevel=4,
         )
 
