@@ -282,15 +282,14 @@ def _spread_of_rounding(call: Call, logits: Tensor, c: Tensor | None, made: tupl
     if c is not None:
         of_logits = of_logits + (c[:, keys - rows :, None] - c[:, None, :]) ** 2
         if dtype_of(call.log_decay) in ("bfloat16", "float16"):
-            of_logits = of_logits + c[:, None, :] ** 2
+            of_logits = of_logits + (2 * c[:, None, :]) ** 2  # sums of them are of 16 bits too, and are the same in all rows
     weights = _by_key_head(call, entries**2 * of_logits)
-    if is_torch(v):
-        weights = torch_module().as_tensor(weights).to(v.device, v.dtype)
-    else:
-        weights = weights.astype(v.dtype)
-    values = _wide((weights @ (v**2).sum(axis=2)[:, :, None])[:, :, 0]).reshape(len(entries), rows)
+    weights = torch_module().as_tensor(weights).to(v.device, v.dtype) if is_torch(v) else weights.astype(v.dtype)
+    values = _wide((weights * (v**2).sum(axis=2)[:, None, :]).sum(axis=2)).reshape(len(entries), rows)
     mixed = _wide(_mixed(weights, v)).reshape(len(entries), rows, -1)
-    moved = values - 2 * (mixed * output).sum(axis=2) + _wide(weights.sum(axis=2)).reshape(values.shape) * (output**2).sum(axis=2)
+    moved = (
+        values - 2 * (mixed * output).sum(axis=2) + _wide(weights.sum(axis=2)).reshape(values.shape) * (output**2).sum(axis=2)
+    )
     of = _library(moved)
     mean = of.clip(moved, 0.0, None).mean(axis=1) / output.shape[2]
     return of.sqrt(1 + mean / (_size(output) ** 2 + 1e-60))
@@ -474,7 +473,7 @@ def _fitted_window(call: Call, last: Float64, logits: Float64, c: Float64 | None
         sums = sums + math.exp(float(to_float64(call.sinks)[0]) - row.max())
     assert call.v is not None
     outputs = np.cumsum(weights[:, None] * to_float64(call.v[0])[::-1], axis=0) / (sums[:, None] + 1e-300)
-    return min(1 + int(((outputs - last[0, -1]) ** 2).sum(axis=1).argmin()), keys)
+    return min(1 + int(((outputs - last[0, -1]) ** 2).sum(axis=1).argmin()), int(keys))
 
 
 def _of_gates(call: Call) -> str:

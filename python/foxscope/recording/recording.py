@@ -562,8 +562,8 @@ class Recording:
         number = max(errors, key=lambda layer: errors[layer])
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
         warnings.warn(
-            f"{self._path}: layer {number}{more} differ by {errors[number]:.2g} from the model's own: 16 bits inside its mixer may "
-            f"explain that, and so may gates or a scale that are a little wrong; record the model in float32 to tell",
+            f"{self._path}: layer {number}{more} differ by {errors[number]:.2g} from the model's own: 16 bits inside its mixer "
+            f"may explain that, and so may gates or a scale that are a little wrong; record the model in float32 to tell",
             stacklevel=4,
         )
 
