@@ -206,7 +206,7 @@ OPERATORS: dict[str, tuple[dict[str, Any], Any, str]] = {
     "late window": (
         {"log_forget": None},
         dense_attention(Q.astype(float), K.astype(float), window=66) @ np.repeat(V, 2, 0),
-        "the last 4 rows .* a window that was not recorded",
+        "the last 4 rows .* the window, which the model has: pass window=66",
     ),
     "sinks": ({"sinks": np.ones(4)}, OUT, "sinks, which the model does not apply"),
     "rotary": (

@@ -142,8 +142,8 @@ def _read_window(seen: Any, positions: Any) -> int:
     counts = seen.sum(1)
     if _has_documents(seen, positions):
         raise NotRecordable(
-            "several documents lie in one sequence, and queries see their own alone: run the model on one of them (sequence= "
-            "picks one of a batch, or of packed ones that cu_seqlens names)"
+            "several documents lie in one sequence, and queries see their own alone: run the model on one of them, without "
+            "padding (sequence= picks one of a batch, or of packed ones that cu_seqlens names)"
         )
     begins = seen.to(torch.uint8).argmax(1)[-_ROWS // 3 :]
     if len(begins) > 1 and int(begins[0]) > 0 and bool((begins == begins[0]).all()):

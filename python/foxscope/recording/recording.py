@@ -560,10 +560,10 @@ class Recording:
         if not errors:
             return
         number = max(errors, key=lambda layer: errors[layer])
-        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        more = f" and {len(errors) - 1} more differ" if len(errors) > 1 else " differs"
         warnings.warn(
-            f"{self._path}: layer {number}{more} differ by {errors[number]:.2g} from the model's own: 16 bits inside its mixer "
-            f"may explain that, and so may gates or a scale that are a little wrong; record the model in float32 to tell",
+            f"{self._path}: layer {number}{more} from what the model's own mixer returned, by up to {errors[number]:.2g}: 16 bits "
+            f"inside the mixer may explain that, and so may gates or a scale that are a little wrong; record the model in float32 to tell",
             stacklevel=4,
         )
 
