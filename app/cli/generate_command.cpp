@@ -1,3 +1,5 @@
+#include <cstdint>
+#include <limits>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -6,6 +8,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/running_options.h"
+#include "app/cli/values.h"
 #include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/plural.h"
@@ -169,7 +172,8 @@ void addGenerateCommand(CLI::App& program, ParsedCommand& parsed) {
                    "Draw from the probabilities to the power 1/T (default: 0, always the likeliest token)")
       ->type_name("T");
   command->add_option("--seed", options->seed, "Seed of the draws; equal seeds give equal texts (default: 0)")
-      ->type_name("S");
+      ->type_name("S")
+      ->check([](const std::string& word) { return tooLarge(word, std::numeric_limits<std::uint64_t>::max()); });
   addRunningOptions(*command, *options, "the sequence",
                     "Share of a row's attention that may be left out: keys that the gate has brought below it for good "
                     "leave the cache");

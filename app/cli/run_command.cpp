@@ -187,7 +187,7 @@ std::string summaryTable(const std::string& output, const std::vector<ModelSumma
 }
 
 InvalidUtf8 parseInvalidUtf8(const std::string& word) {
-  if (word == "refuse") return InvalidUtf8::refuse;
+  if (word == "refuse") return InvalidUtf8::offer;
   if (word == "replace") return InvalidUtf8::replace;
   throw UsageError(fmt::format("--invalid-utf8 {}: there is no such choice: use refuse or replace", word));
 }

@@ -1,6 +1,8 @@
 #include "app/cli/values.h"
 
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -21,6 +23,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
     if (end == std::string::npos) return parts;
     begin = end + 1;
   }
+}
+
+std::string tooLarge(const std::string& word, std::uint64_t largest) {
+  if (word.starts_with('-')) return "";
+  errno = 0;
+  const std::uint64_t value = std::strtoull(word.c_str(), nullptr, 0);
+  if (errno != ERANGE && value <= largest) return "";
+  return fmt::format("{} is too large: use a number up to {}", word, largest);
 }
 
 }  // namespace foxscope::cli

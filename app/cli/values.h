@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,5 +14,8 @@ std::string digits(double value);
 nlohmann::ordered_json jsonNumber(double value);
 /// The parts between separators, one more than there are separators.
 std::vector<std::string> split(const std::string& text, char separator);
+/// Why a word is no seed, which CLI11 would take for the largest number that it knows; empty if there is no such
+/// reason.
+std::string tooLarge(const std::string& word, std::uint64_t largest);
 
 }  // namespace foxscope::cli

@@ -33,9 +33,9 @@ std::string read_text(const std::filesystem::path& path, InvalidUtf8 invalid) {
   const std::optional<std::size_t> offset = find_invalid_utf8(bytes);
   if (!offset) return bytes;
   if (invalid == InvalidUtf8::replace) return replace_invalid_utf8(bytes);
-  throw Error(
-      name + ": the byte " + hexadecimal_byte(bytes[*offset]) + " at offset " + std::to_string(*offset) +
-      " is not UTF-8; convert the text (for instance with iconv), or replace such bytes with --invalid-utf8 replace");
+  throw Error(name + ": the byte " + hexadecimal_byte(bytes[*offset]) + " at offset " + std::to_string(*offset) +
+              " is not UTF-8; convert the text (for instance with iconv)" +
+              (invalid == InvalidUtf8::offer ? ", or replace such bytes with --invalid-utf8 replace" : ""));
 }
 
 }  // namespace foxscope

@@ -5,8 +5,8 @@
 
 namespace foxscope {
 
-/// The treatment of bytes that are not UTF-8.
-enum class InvalidUtf8 { refuse, replace };
+/// The treatment of bytes that are not UTF-8. An offer refuses them, and says that --invalid-utf8 can replace them.
+enum class InvalidUtf8 { refuse, offer, replace };
 
 /// A text file (or standard input for "-") as the program takes it in.
 /// @throws Error for a missing or unreadable file, for NUL bytes (with the offset), and for bytes that are not UTF-8

@@ -506,6 +506,8 @@ class SameTest(TogetherMixin, AtlasTest):
             strings = file["models/fox/tokens/string"]
             strings[...] = [b"x" + string for string in strings[()]]
         self.fails(1, ["two.h5: fox has another tokenizer than in", "one.h5"], *merge, output=self.output)
+        self.expect_ids_once(one, two)
+        self.done(*self.arguments(one, "-q", "--force", windows=2))
         two.write_bytes(one.read_bytes()[:20000])
         self.fails(1, ["two.h5", "cut short"], *merge, output=self.output)
         self.done("eval", "loss", "-q", "--model", f"fox={FOX}", "--corpus", other, "--length", 96, "--windows", 2, "-o",
@@ -514,6 +516,35 @@ class SameTest(TogetherMixin, AtlasTest):
         self.fails(2, "--merge", *merge, "--seed", 1, output=self.output)
         self.fails(2, "--merge: name two", "eval", "atlas", "--merge", one, "-o", self.output, output=self.output)
         self.fails(2, "one.h5", "eval", "atlas", "--merge", one, two, "-o", one, "--force")
+
+
+    def expect_ids_once(self, one, two):
+        ids = numpy.random.default_rng(5).integers(10, 200, [6, 32])
+
+        def atlas(output, rows, *extra):
+            self.done("eval", "atlas", "-q", "--model", FOX, "--bos", 1, "--ids", self.npy(rows), "--passages", 3, "-o", output,
+                      "--force", *extra)
+
+        atlas(one, ids[:3])
+        merge = ["eval", "atlas", "--merge", one, two, "-o", self.output]
+        self.fails(1, ["one.h5: holds window 0 of token ids"], "eval", "atlas", "--merge", one, one, "-o", self.output,
+                   output=self.output)
+        # A copy, a row among others, and rows that are read at another length.
+        for rows, extra, number in [(ids[:3], [], 0), (ids[[3, 1]], [], 1), (ids[[4, 5, 2], :20], [], 2),
+                                    (ids[:3], ["--length", 9], 0), (numpy.pad(ids[3:], ((0, 0), (0, 4))), [], None),
+                                    (numpy.pad(ids[[3, 0]], ((0, 0), (0, 4))), [], 1)]:
+            atlas(two, rows, *extra)
+            if number is not None:
+                self.fails(1, [f"two.h5: holds window {number} of token ids", "one.h5 does"], *merge, output=self.output)
+        atlas(two, ids[3:, :20])
+        self.done(*merge)
+        with h5py.File(self.output) as file:
+            self.assertEqual(file["windows/token_id"].shape, (6, 32))
+        three = self.folder / "three.h5"
+        atlas(three, ids[[4]])  # of which two.h5 has the beginning
+        self.fails(1, ["three.h5: holds window 0 of token ids"], "eval", "atlas", "--merge", self.output, three, "-o",
+                   self.folder / "all.h5")
+        self.output.unlink()
 
 
 class ResumeTest(AtlasTest, PartialTest):
@@ -532,8 +563,12 @@ class ResumeTest(AtlasTest, PartialTest):
             sizes.append(self.partial.stat().st_size)
         self.assertEqual(sizes, sorted(sizes))
         whole = self.partial.read_bytes()
-        self.partial.write_bytes(whole + whole[72:1000])  # a record cut short
-        self.done(*self.arguments(self.output, **arguments))
+        # Records that stand twice, then one that is cut short, or zeros as a crash leaves them.
+        for tail in [whole[72:] + whole[72:1000], whole[72:] + bytes(5000), bytes(5000)]:
+            self.output.unlink(missing_ok=True)
+            self.partial.write_bytes(whole + tail)
+            self.done(*self.arguments(self.output, **arguments))
+            self.expect_same(self.folder / "whole.h5", self.output)
         self.assertFalse(self.partial.exists())
         self.expect_same(self.folder / "whole.h5", self.output)
 

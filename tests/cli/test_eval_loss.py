@@ -378,6 +378,8 @@ class BadInputTest(EvalTest):
         self.refused(2, "--tensor", *model, "--corpus", "x", "--tensor", "t")
         self.refused(2, "--seed", *model, "--ids", ids, "--seed", 1)
         self.refused(2, "--seed -1", *model, "--corpus", "x", "--seed", -1)
+        for seed in [2**63, 2**64 - 1, 10**30]:
+            self.refused(2, ["--seed", f"{seed} is too large", str(2**63 - 1)], *model, "--corpus", "x", "--seed", seed)
         self.refused(2, "--windows 3", *model, "--ids", ids, "--windows", 3)
         self.refused(2, "--length 7", *model, "--ids", ids, "--length", 7)
         self.refused(2, "--dtype", *model, "--ids", ids, "--dtype", "int8")

@@ -3,10 +3,12 @@
 import json
 import select
 import signal
+import struct
 import subprocess
 import time
 import unittest
 
+import h5py
 import numpy
 from support import FOX, PROGRAM, TRANSFORMER
 from test_eval_loss import EvalTest
@@ -60,6 +62,25 @@ class ResumeTest(PartialTest):
         self.assertEqual(expected.keys(), found.keys())
         for key in expected.keys() - {"@command_line"}:
             numpy.testing.assert_array_equal(expected[key], found[key], err_msg=key)
+
+    def test_a_record_of_another_window_is_not_believed(self):
+        self.done(*self.arguments(self.folder / "whole.h5"))
+        process = self.start(*self.arguments(self.output))
+        self.wait_for_windows(process, self.partial, self.size_after(3))
+        process.kill()
+        process.communicate()
+        before = bytearray(self.partial.read_bytes()[:self.size_after(3)])
+        begin = self.size_after(1)
+        model, window, tokens, _ = struct.unpack_from("<4I", before, begin)
+        self.assertEqual((model, tokens), (0, self.LENGTH))
+        struct.pack_into("<I", before, begin + 4, (window + 1) % 8)
+        self.partial.write_bytes(before + bytes(4096))
+        summary = json.loads(self.done(*self.arguments(self.output, "--json")))
+        self.assertEqual([model["windows_resumed"] for model in summary["models"]], [1, 0])
+        with h5py.File(self.folder / "whole.h5") as whole, h5py.File(self.output) as found:
+            for name in ["fox", "base"]:
+                path = f"models/{name}/loss/per_token_loss"
+                numpy.testing.assert_array_equal(whole[path], found[path])
 
     def test_an_interrupted_evaluation_goes_on(self):
         process = self.start(*self.arguments(self.output))

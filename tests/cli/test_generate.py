@@ -71,6 +71,7 @@ class GenerateTest(CommandLineTest):
 
         greedy = ids()
         self.assertEqual(ids("--seed", 3), greedy)
+        self.fails(2, ["--seed", f"{2**64} is too large"], "generate", "--model", FOX, "--prompt", "x", "--seed", 2**64)
         warm = ids("--temperature", 1, "--seed", 3)
         self.assertEqual(ids("--temperature", 1, "--seed", 3), warm)
         self.assertNotEqual(ids("--temperature", 1, "--seed", 4), warm)

@@ -4,16 +4,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "backend/base/error.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kHead = 72;            // letters and fingerprint
+constexpr std::size_t kRecord = 16 + 3 * 4;  // numbers and losses of open()
 
 class LossPartialTest : public testing::Test {
  protected:
@@ -25,6 +32,11 @@ class LossPartialTest : public testing::Test {
     const std::vector<float> losses = {1, 2, 3};
     partial.append(0, 0, losses);
     return records;
+  }
+  /// Bytes of the file.
+  [[nodiscard]] std::string content() const {
+    std::ifstream file(partial(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
   }
   [[nodiscard]] std::string error() const {
     return test::error_of([&] { open(true); });
@@ -41,6 +53,55 @@ TEST_F(LossPartialTest, IsItsOwnersAlone) {
   EXPECT_EQ(fs::status(partial()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   EXPECT_EQ(open(), 1);
   EXPECT_EQ(open(), 2);
+}
+
+TEST_F(LossPartialTest, EndsAtARecordThatIsDamaged) {
+  for (int n = 0; n < 3; ++n) EXPECT_EQ(open(), n);
+  const std::string whole = content();
+  ASSERT_EQ(whole.size(), kHead + 3 * kRecord);
+  // Each byte of the second record: the numbers of its model and window, its size, its checksum and its losses.
+  for (std::size_t byte = 0; byte < kRecord; ++byte) {
+    std::string damaged = whole;
+    damaged[kHead + kRecord + byte] ^= 1;
+    folder_.write("eval.h5.partial", damaged);
+    EXPECT_EQ(open(), 1) << byte;
+    EXPECT_EQ(content(), whole.substr(0, kHead + 2 * kRecord)) << byte;
+  }
+  for (std::size_t cut = 1; cut < kRecord; ++cut) {
+    folder_.write("eval.h5.partial", whole.substr(0, whole.size() - cut));
+    EXPECT_EQ(open(), 2) << cut;
+  }
+}
+
+TEST_F(LossPartialTest, EndsAtZerosThatACrashLeaves) {
+  open();
+  const std::string whole = content();
+  for (const std::size_t zeros : {1, 15, 16, 17, 4096}) {
+    folder_.write("eval.h5.partial", whole + std::string(zeros, '\0'));
+    EXPECT_EQ(open(), 1) << zeros;
+    EXPECT_EQ(content().size(), kHead + 2 * kRecord) << zeros;
+  }
+}
+
+TEST_F(LossPartialTest, LeavesWorkOfAnotherVersionUnlessToldTo) {
+  open();
+  const std::string other = "FOXPART1" + content().substr(8);
+  folder_.write("eval.h5.partial", other);
+  EXPECT_EQ(
+      test::error_of([&] { open(); }),
+      partial().string() +
+          ": holds unfinished work of another version of Foxscope: finish it with that version, delete it, or use "
+          "--force to start anew");
+  EXPECT_EQ(content(), other);
+  EXPECT_EQ(open(true), 0);
+  EXPECT_EQ(open(), 1);
+}
+
+TEST_F(LossPartialTest, NamesTheFileWhoseRecordIsRefused) {
+  open();
+  const auto refuse = [](std::uint32_t, std::uint32_t, std::span<const float>) { throw Error("too few"); };
+  EXPECT_EQ(test::error_of([&] { LossPartial(folder_.path() / "eval.h5", std::string(64, 'f'), false, refuse); }),
+            partial().string() + ": too few: delete it to start anew");
 }
 
 TEST_F(LossPartialTest, FollowsNoLink) {

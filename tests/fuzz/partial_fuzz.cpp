@@ -40,7 +40,8 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   for (std::size_t at = kHead; at + kRecord <= size;) {
     const std::size_t bytes = std::size_t{number(data + at + 8)} * 4;
     if (bytes > size - at - kRecord) break;
-    const auto sum = static_cast<std::uint32_t>(crc32_z(0, data + at + kRecord, bytes));
+    const uLong of_head = crc32_z(0, data + at, 12);
+    const auto sum = static_cast<std::uint32_t>(crc32_z(of_head, data + at + kRecord, bytes));
     std::memcpy(data + at + 12, &sum, sizeof sum);
     at += kRecord + bytes;
   }

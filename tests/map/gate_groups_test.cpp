@@ -67,6 +67,23 @@ TEST(GateGroups, EqualSortedGatesOfTheirPositions) {
   EXPECT_TRUE(std::isnan(tallies[2].summary().median));
 }
 
+TEST(GateGroups, QuartilesOfFewAreBetweenOrderStatistics) {
+  // f[4] = exp(-0.0527) and f[5] = exp(-0.1092) from above: numpy.quantile gives exp(-0.08055).
+  const std::vector<double> ten = {-0.001, -0.003, -0.01, -0.02, -0.0527, -0.1092, -0.3, -0.9, -2.5, -7.0};
+  GateTally tally;
+  for (const double value : ten) tally.add(value);
+  EXPECT_NEAR(-std::log(tally.summary().median) / 0.08055, 1.0, 0.045);
+  expect_group(tally, ten);
+  // Every count, with gates far from each other.
+  for (std::size_t count = 1; count <= 40; ++count) {
+    const std::vector<double> log_gates = random_gates(count).log_gate;
+    GateTally few;
+    for (const double value : log_gates) few.add(value);
+    SCOPED_TRACE(count);
+    expect_group(few, log_gates);
+  }
+}
+
 TEST(GateGroups, PartsAddUpToTheWhole) {
   const Gates gates = random_gates(1000);
   GateTally whole, parts;

@@ -42,10 +42,11 @@ TEST(ReadText, GivesTheBytesOfTheFile) {
 TEST(ReadText, BytesThatAreNotUtf8) {
   const TemporaryFolder folder;
   write_bytes(folder / "text", "caf\xE9 au lait");
-  EXPECT_EQ(error_of([&] { read_text(folder / "text", InvalidUtf8::refuse); }),
-            (folder / "text").string() +
-                ": the byte 0xE9 at offset 3 is not UTF-8; convert the text (for instance with iconv), or replace such "
-                "bytes with --invalid-utf8 replace");
+  const std::string refused = (folder / "text").string() +
+                              ": the byte 0xE9 at offset 3 is not UTF-8; convert the text (for instance with iconv)";
+  EXPECT_EQ(error_of([&] { read_text(folder / "text", InvalidUtf8::refuse); }), refused);
+  EXPECT_EQ(error_of([&] { read_text(folder / "text", InvalidUtf8::offer); }),
+            refused + ", or replace such bytes with --invalid-utf8 replace");
   EXPECT_EQ(read_text(folder / "text", InvalidUtf8::replace), "caf\xEF\xBF\xBD au lait");
 }
 

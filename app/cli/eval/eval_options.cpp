@@ -1,6 +1,8 @@
 #include "app/cli/eval/eval_options.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +10,7 @@
 
 #include "app/cli/distributed.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/values.h"
 #include "app/figure/figure_kind.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_partial.h"
@@ -47,7 +50,9 @@ void addEvalInput(CLI::App& command, EvalOptions& options, Corpora corpora) {
       .add_option("--windows", options.windows,
                   "Number of windows (default: 24, or as many as there is room for; with --ids all, else the first N)")
       ->type_name("N");
-  command.add_option("--seed", options.seed, "Seed of the random numbers (default: 0)")->type_name("S");
+  command.add_option("--seed", options.seed, "Seed of the random numbers (default: 0)")
+      ->type_name("S")
+      ->check([](const std::string& word) { return tooLarge(word, std::numeric_limits<std::int64_t>::max()); });
 }
 
 void addEvalRunning(CLI::App& command, EvalOptions& options) {

@@ -47,10 +47,14 @@ struct AtlasWork : PlannedModel {
 
   [[nodiscard]] bool is_done() const { return std::ranges::find(done, false) == done.end(); }
 
-  /// Adds what a process has made of some windows.
+  /// Adds what a process has made of some windows. A part with a window that is there already is left out.
   void take(std::span<const float> part) {
     std::vector<std::int64_t> words(part.size() / 2);
     std::memcpy(words.data(), part.data(), words.size() * sizeof(words[0]));
+    const auto is_new = [this](std::int64_t window) {
+      return window >= 0 && window < std::ssize(done) && !done[index_of(window)];
+    };
+    if (!std::ranges::all_of(AtlasSums::packed_windows(words), is_new)) return;
     sums.add_packed(words);
     for (const std::int64_t window : sums.windows) done.at(index_of(window)) = true;
     sums.close_documents(document_windows);

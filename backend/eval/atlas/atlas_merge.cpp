@@ -94,11 +94,45 @@ void append(EvaluatedWindows& windows, const EvaluatedWindows& more, std::int32_
 
 }  // namespace
 
+const std::string* AtlasMerge::holder(const std::vector<std::int32_t>& ids) const {
+  // Rows that begin with these ids stand together, behind them.
+  const auto after = rows_.lower_bound(ids);
+  if (after != rows_.end() && std::ranges::mismatch(ids, after->first).in1 == ids.end()) return &after->second;
+  for (const std::size_t length : row_lengths_) {
+    if (length >= ids.size()) break;
+    const auto begins = rows_.find({ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(length)});
+    if (begins != rows_.end()) return &begins->second;
+  }
+  return nullptr;
+}
+
+void AtlasMerge::add_rows(const Atlas& atlas, const std::string& name) {
+  if (!atlas.corpus.documents.empty()) return;
+  // All models read the same ids.
+  const EvaluatedWindows& windows = *atlas.models.front().windows;
+  std::vector<std::vector<std::int32_t>> rows;
+  for (std::size_t n = 0; n < windows.document.size(); ++n) {
+    const auto begin = windows.token_id.begin() + static_cast<std::ptrdiff_t>(n) * windows.length;
+    rows.emplace_back(begin, begin + windows.tokens[n]);
+    const std::string* const known = holder(rows.back());
+    if (known == nullptr) continue;
+    throw Error(
+        fmt::format("{}: holds window {} of token ids, as {} does, which would count twice: merge atlases of different "
+                    "windows",
+                    name, n, *known));
+  }
+  for (std::vector<std::int32_t>& row : rows) {
+    row_lengths_.insert(row.size());
+    rows_.emplace(std::move(row), name);
+  }
+}
+
 AtlasMerge::AtlasMerge(Atlas first, std::string name) : atlas_(std::move(first)), name_(std::move(name)) {
   for (const AtlasModel& model : atlas_.models) {
     windows_.push_back(std::make_unique<EvaluatedWindows>(*model.windows));
   }
   for (const WindowDocument& document : atlas_.corpus.documents) documents_.emplace(document.sha256, name_);
+  add_rows(atlas_, name_);
 }
 
 void AtlasMerge::add(Atlas more, const std::string& name) {
@@ -117,6 +151,7 @@ void AtlasMerge::add(Atlas more, const std::string& name) {
                     "documents",
                     name, document.name, known->second));
   }
+  add_rows(more, name);
   // Without documents each window is its own.
   const auto documents = static_cast<std::int32_t>(atlas_.corpus.documents.empty() ? windows_.front()->document.size()
                                                                                    : atlas_.corpus.documents.size());

@@ -381,6 +381,10 @@ std::vector<std::int64_t> AtlasSums::packed() const {
   return words;
 }
 
+std::span<const std::int64_t> AtlasSums::packed_windows(std::span<const std::int64_t> words) {
+  return WordReader(words).list();
+}
+
 void AtlasSums::add_packed(std::span<const std::int64_t> words) {
   WordReader reader(words);
   const auto more_windows = reader.list();

@@ -208,6 +208,9 @@ class AtlasSums {
 
   /// All of it as words; tokens that nothing read are left out.
   [[nodiscard]] std::vector<std::int64_t> packed() const;
+  /// The windows of packed sums.
+  /// @throws Error for words that are too few
+  static std::span<const std::int64_t> packed_windows(std::span<const std::int64_t> words);
   /// Adds the sums of other windows.
   /// @param words  what packed() of sums of the same shape gave
   /// @throws Error where a sum leaves its range, and for other words

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <system_error>
 #include <vector>
@@ -20,16 +21,21 @@
 namespace foxscope {
 namespace {
 
-constexpr std::string_view kMagic = "FOXPART1";
+constexpr std::string_view kMagic = "FOXPART2";
+constexpr std::size_t kKind = 7;  ///< letters of it that all versions begin with
 constexpr std::size_t kFingerprint = 64;
 
 struct RecordHead {
   std::uint32_t model, window, tokens, checksum;
 };
 
-std::uint32_t checksum(std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(0, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<z_size_t>(bytes.size())));
+/// CRC-32 of all of a record but the checksum itself. That of zeros is not zero.
+std::uint32_t checksum(const RecordHead& head, std::span<const float> losses) {
+  const auto add = [](uLong sum, const void* bytes, std::size_t count) {
+    return crc32_z(sum, static_cast<const unsigned char*>(bytes), static_cast<z_size_t>(count));
+  };
+  const uLong of_head = add(0, &head, offsetof(RecordHead, checksum));
+  return static_cast<std::uint32_t>(losses.empty() ? of_head : add(of_head, losses.data(), losses.size_bytes()));
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what, int code) {
@@ -58,11 +64,17 @@ LossPartial::LossPartial(const std::filesystem::path& output, const std::string&
     return;
   }
   // An empty file, or the beginning of a header, is what a process leaves that was killed at once.
-  const bool other_kind = !kMagic.starts_with(read.substr(0, kMagic.size()));
-  const bool other_settings = read.size() == head.size() && !other_kind;
-  if (other_kind || (other_settings && !start_anew)) {
-    const std::string name = path_.string();
-    if (other_kind) throw Error(fmt::format("{}: is in the way, and Foxscope did not write it: move it away", name));
+  const std::string name = path_.string();
+  if (!kMagic.substr(0, kKind).starts_with(read.substr(0, kKind))) {
+    throw Error(fmt::format("{}: is in the way, and Foxscope did not write it: move it away", name));
+  }
+  if (read.size() == head.size() && !start_anew) {
+    if (!read.starts_with(kMagic)) {
+      throw Error(fmt::format(
+          "{}: holds unfinished work of another version of Foxscope: finish it with that version, delete it, or use "
+          "--force to start anew",
+          name));
+    }
     throw Error(
         fmt::format("{}: holds unfinished work with other settings: finish it with the command that began it, delete "
                     "it, or use --force to start anew",
@@ -134,8 +146,12 @@ void LossPartial::read_records(const Found& found) {
     if (size - position - sizeof head < bytes) break;
     losses.resize(head.tokens);
     if (!read(position + sizeof head, std::as_writable_bytes(std::span(losses)))) break;
-    if (checksum(std::as_bytes(std::span(losses))) != head.checksum) break;
-    found(head.model, head.window, losses);
+    if (checksum(head, losses) != head.checksum) break;
+    try {
+      found(head.model, head.window, losses);
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: {}: delete it to start anew", path_.string(), error.what()));
+    }
     position += sizeof head + bytes;
   }
   if (::ftruncate(file_.number, static_cast<off_t>(position)) != 0) fail(path_, "write", errno);
@@ -159,7 +175,8 @@ void LossPartial::write(std::span<const std::byte> bytes) {
 }
 
 void LossPartial::append(std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
-  const RecordHead head{model, window, static_cast<std::uint32_t>(losses.size()), checksum(std::as_bytes(losses))};
+  RecordHead head{model, window, static_cast<std::uint32_t>(losses.size()), 0};
+  head.checksum = checksum(head, losses);
   std::vector<std::byte> record(sizeof head + losses.size_bytes());
   std::memcpy(record.data(), &head, sizeof head);
   std::memcpy(record.data() + sizeof head, losses.data(), losses.size_bytes());

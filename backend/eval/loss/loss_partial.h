@@ -11,8 +11,9 @@ namespace foxscope {
 /// Losses that are computed already, in a file beside the output that is still to come: OUTPUT.partial. Every window's
 /// losses are appended as soon as they are known, so that a killed process loses one window's work at most.
 ///
-/// File: the letters "FOXPART1", the fingerprint (64 letters), then records: model, window, tokens, CRC-32 of the
-/// losses (uint32 each, little-endian), and the losses (float32). A record that is cut short or damaged ends the file.
+/// File: the letters "FOXPART2", the fingerprint (64 letters), then records: model, window, tokens, CRC-32 of these
+/// three and the losses (uint32 each, little-endian), and the losses (float32). A record that is cut short or damaged
+/// ends the file. A record may come more than once: whoever takes it must not count it twice.
 /// Only its owner may read it: the output may replace a file that is private.
 class LossPartial {
  public:
@@ -22,8 +23,8 @@ class LossPartial {
   /// Opens the partial file of an output, or begins one, and gives out what it holds.
   /// @param fingerprint  SHA-256 of all that the losses depend on
   /// @param start_anew   work of other settings is thrown away
-  /// @throws Error naming the file: it holds work of other settings, another process writes it, no partial file at
-  ///         all, a symbolic link, another user's, not writable
+  /// @throws Error naming the file: it holds work of other settings or of another version, another process writes it,
+  ///         no partial file at all, a symbolic link, another user's, not writable; what `found` throws, with its name
   LossPartial(const std::filesystem::path& output, const std::string& fingerprint, bool start_anew, const Found& found);
 
   /// @throws Error naming the file when the disk is full

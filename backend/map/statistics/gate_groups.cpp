@@ -55,13 +55,22 @@ double GateTally::below_half() const {
 
 double GateTally::quantile(double p) const {
   if (std::isnan(state_.sum)) return kNoValue;
-  // Large f is small -log f. Values of one bin are taken to be spread evenly over it.
-  const double place = (1.0 - p) * static_cast<double>(state_.count);
-  double before = 0;
+  const double place = p * static_cast<double>(state_.count - 1);
+  const double below = std::floor(place);
+  const double gate = order_statistic(static_cast<std::int64_t>(below));
+  if (place == below) return gate;
+  return std::lerp(gate, order_statistic(static_cast<std::int64_t>(below) + 1), place - below);
+}
+
+double GateTally::order_statistic(std::int64_t n) const {
+  // Large f is small -log f, in the first bins. Values of one bin are taken to be spread evenly over it.
+  std::int64_t larger = state_.count - 1 - n;
   for (std::size_t bin = 0; bin < state_.histogram.size(); ++bin) {
-    const auto here = static_cast<double>(state_.histogram[bin]);
-    if (here > 0 && before + here >= place) return std::exp(-value_at(bin, (place - before) / here));
-    before += here;
+    const std::int64_t here = state_.histogram[bin];
+    if (larger < here) {
+      return std::exp(-value_at(bin, (static_cast<double>(larger) + 0.5) / static_cast<double>(here)));
+    }
+    larger -= here;
   }
   return kNoValue;
 }

@@ -18,7 +18,8 @@ struct GateGroup {
 };
 
 /// Gates as they come in, in fixed memory: sums, and a histogram of -log f in steps of 1/16 octave from 2^-24 to 2^10
-/// nats, so that -log f of a quartile is known to within 4.5 %. Tallies of parts add up to that of the whole.
+/// nats, so that -log f of a quartile is known to within 4.5 %, however few they are. Tallies of parts add up to that
+/// of the whole.
 class GateTally {
  public:
   /// The state of the tally, for whoever keeps or sends it.
@@ -45,7 +46,10 @@ class GateTally {
   [[nodiscard]] double below_half() const;
 
  private:
+  /// Of f, at p (count - 1) between order statistics, interpolated.
   [[nodiscard]] double quantile(double p) const;
+  /// The n-th f, from 0 for the smallest.
+  [[nodiscard]] double order_statistic(std::int64_t n) const;
 
   State state_;
 };
