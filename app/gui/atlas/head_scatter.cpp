@@ -156,6 +156,7 @@ HeadScatter::HeadScatter(QWidget* parent)
   layout->addWidget(m_plot);
   m_plot->setInteractions(QCP::iRangeZoom);
   m_plot->setMinimumSize(120, 60);
+  fitTicksToSize(*m_plot);
   m_plot->setMouseTracking(true);
   m_plot->setFocusPolicy(Qt::StrongFocus);
   m_plot->setAccessibleName(tr("Scatter of heads"));
