@@ -171,9 +171,7 @@ double Docks::evaluationsShare() const {
 void Docks::giveEvaluationsRoom() {
   constexpr double kHalf = 0.5;
   constexpr double kMost = 0.8;
-  constexpr double kLeast = 430;  // pixels that an atlas needs to show a scatter and bars
-  const double usual = std::clamp(kLeast / m_window.height(), kHalf, kMost);
-  const double share = m_evaluationsShare > 0 ? std::min(m_evaluationsShare, kMost) : usual;
+  const double share = m_evaluationsShare > 0 ? std::min(m_evaluationsShare, kMost) : kHalf;
   m_window.resizeDocks({m_evaluations}, {static_cast<int>(share * m_window.height())}, Qt::Vertical);
 }
 

@@ -390,7 +390,7 @@ void AtlasTest::aPlotThatWasHiddenHasItsTicks() {
   }
   const auto* plot = shown.page().gates().findChild<QCustomPlot*>();
   QTRY_COMPARE(plot->xAxis->label(), "−log f (nats)");
-  QTRY_COMPARE(plot->yAxis->label(), "share of positions");
+  QTRY_VERIFY(plot->yAxis->label().startsWith("share of positions"));
   const auto ticks = plot->xAxis->tickVector();
   // As many as after another layout of the same size.
   shown.page().gates().findChild<QCustomPlot*>()->replot();
