@@ -28,6 +28,10 @@ TokenBarsPanel::TokenBarsPanel(const FigureFormat& format, Content content)
   m_upper = m_upper > 0 ? 1.05 * m_upper : 1;
 }
 
+bool TokenBarsPanel::hasErrors() const {
+  return std::ranges::any_of(m_content.bars, [](const TokenBar& bar) { return !std::isnan(bar.error); });
+}
+
 QString TokenBarsPanel::shown(const QString& token) const {
   const double room = kMostTokenWidth * m_style.size;
   if (textWidth(token, m_tokenStyle) <= room) return token;
@@ -98,7 +102,7 @@ void TokenBarsPanel::draw(Canvas& canvas, const QRectF& inner) const {
     canvas.text(QString::number(bar.count), {{inner.right() + em::kPad * font, baseline}}, m_tokenStyle);
     middle += line;
   }
-  if (m_content.mark && *m_content.mark <= m_upper) {
+  if (hasMark()) {
     canvas.line({xOf(*m_content.mark), inner.top()}, {xOf(*m_content.mark), inner.bottom()},
                 QPen(Qt::black, kErrorStroke * font, Qt::DashLine, Qt::FlatCap));
   }

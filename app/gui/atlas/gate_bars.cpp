@@ -31,6 +31,7 @@ GateBars::GateBars(QWidget* parent)
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(m_plot);
   m_plot->setMinimumSize(120, 60);
+  fitTicksToSize(*m_plot);
   m_plot->setAccessibleName(tr("Histogram of gates"));
   m_graph->setLineStyle(QCPGraph::lsStepLeft);
   m_half->setSelectable(false);

@@ -396,7 +396,7 @@ void HeadPage::askTokens() {
           list.hasDiscoveries = !tokens.discovered.empty();
           const QString what = byResets ? tr("share of resets") : tr("−log f, nats");
           const QString of = tr("of %1 tokens").arg(countText(static_cast<std::int64_t>(places.size()))) +
-                             (rare > 0 ? tr("; %1 were read fewer than %2 times")
+                             (rare > 0 ? tr("; %1 more were read fewer than %2 times")
                                              .arg(countText(static_cast<std::int64_t>(rare)))
                                              .arg(kFewestReadings)
                                        : QString());
@@ -467,13 +467,15 @@ void HeadPage::askResets() {
       },
       [this](Resets answer) {
         const AtlasFacts& facts = m_model.facts();
-        m_resetWords->setFullText(
-            tr("%1 resets (f < 1/2) at %2 positions, %3 %; chance: the gate shifted along the text, %4 times")
-                .arg(countText(answer.resets.count), countText(facts.positions),
-                     numberOf(100.0 * static_cast<double>(answer.resets.count) /
-                                  static_cast<double>(std::max<std::int64_t>(1, facts.positions)),
-                              3))
-                .arg(facts.shifts));
+        const QString words = tr("%1 resets (f < 1/2), %2 % of positions")
+                                  .arg(countText(answer.resets.count),
+                                       numberOf(100.0 * static_cast<double>(answer.resets.count) /
+                                                    static_cast<double>(std::max<std::int64_t>(1, facts.positions)),
+                                                3));
+        m_resetWords->setFullText(words);
+        m_resetWords->setToolTip(tr("%1, of %2; chance: the gate shifted along the text, %3 times")
+                                     .arg(words, countText(facts.positions))
+                                     .arg(facts.shifts));
         m_gates->setHistogram(std::move(answer.histogram), answer.resets);
         m_gateWords->setFullText(tr("f is 1 to float32's precision at %1 % of the positions; dashed: f = 1/2")
                                      .arg(numberOf(100 * m_gates->keptShare(), 3)));

@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kNear = 12;        ///< pixels from which a point takes the mouse
 constexpr double kDragged = 4;      ///< pixels from which on a press is a line
+constexpr double kRing = 3;         ///< pixels from a point to a ring around it
 constexpr std::size_t kNamed = 12;  ///< as many chosen heads have their names beside them
 constexpr std::size_t kFewHeads = 100;
 
@@ -47,7 +48,9 @@ class HeadScatter::Points : public QCPAbstractItem {
  protected:
   void draw(QCPPainter* painter) override {
     painter->setAntialiasing(true);
-    painter->setClipRect(mParentPlot->axisRect()->rect());
+    // Points at an edge are whole.
+    const int beyond = static_cast<int>(std::ceil(radius() + kRing)) + 1;
+    painter->setClipRect(mParentPlot->axisRect()->rect().adjusted(-beyond, -beyond, beyond, beyond));
     const ScatterContent& content = m_scatter.m_content;
     const bool few = !m_scatter.m_chosen.empty();
     // Those that are chosen lie above the others.
@@ -79,8 +82,13 @@ class HeadScatter::Points : public QCPAbstractItem {
  private:
   [[nodiscard]] double radius() const { return m_scatter.m_content.names.size() > kFewHeads ? 3.5 : 5; }
 
-  void drawHead(QPainter& painter, std::size_t head, bool faded) const {
+  [[nodiscard]] std::optional<QPointF> placeInSight(std::size_t head) const {
     const auto place = m_scatter.placeOf(head);
+    return place && QRectF(mParentPlot->axisRect()->rect()).contains(*place) ? place : std::nullopt;
+  }
+
+  void drawHead(QPainter& painter, std::size_t head, bool faded) const {
+    const auto place = placeInSight(head);
     if (!place) return;
     const ScatterContent& content = m_scatter.m_content;
     const QPalette palette = m_scatter.palette();
@@ -100,16 +108,16 @@ class HeadScatter::Points : public QCPAbstractItem {
   }
 
   void ring(QPainter& painter, std::size_t head, const QColor& colour, double width) const {
-    const auto place = m_scatter.placeOf(head);
+    const auto place = placeInSight(head);
     if (!place) return;
     painter.setPen(QPen(colour, width));
     painter.setBrush(Qt::NoBrush);
-    painter.drawEllipse(*place, radius() + 3, radius() + 3);
+    painter.drawEllipse(*place, radius() + kRing, radius() + kRing);
   }
 
   /// Bars of one standard error.
   void errors(QPainter& painter, std::size_t head) const {
-    const auto place = m_scatter.placeOf(head);
+    const auto place = placeInSight(head);
     if (!place) return;
     const ScatterContent& content = m_scatter.m_content;
     painter.setPen(QPen(hoverColour(m_scatter.palette()), 1));
@@ -128,7 +136,7 @@ class HeadScatter::Points : public QCPAbstractItem {
 
   /// Beside the point, unless another name stands there.
   void name(QPainter& painter, std::size_t head, const QString& text) {
-    const auto place = m_scatter.placeOf(head);
+    const auto place = placeInSight(head);
     if (!place) return;
     const QRectF room = mParentPlot->axisRect()->rect();
     const QFontMetricsF metrics(m_scatter.font());
@@ -156,6 +164,7 @@ HeadScatter::HeadScatter(QWidget* parent)
   layout->addWidget(m_plot);
   m_plot->setInteractions(QCP::iRangeZoom);
   m_plot->setMinimumSize(120, 60);
+  fitTicksToSize(*m_plot);
   m_plot->setMouseTracking(true);
   m_plot->setFocusPolicy(Qt::StrongFocus);
   m_plot->setAccessibleName(tr("Scatter of heads"));

@@ -18,6 +18,15 @@ namespace {
 
 constexpr int kPassageGap = 6;
 constexpr double kPlaceShare = 0.55;  ///< of the width that lies before the place
+constexpr double kOutlineGap = 4;     ///< between an outline and its token: a full stop is seen
+constexpr double kFoundLine = 2;      ///< below what was found
+
+/// The text of a piece; blanks that a place reads are seen.
+QString pieceText(const PassagePiece& piece) {
+  QString text = piece.text;
+  if (piece.marked && text.trimmed().isEmpty()) text.replace(' ', QChar(0x2423));
+  return text;
+}
 
 }  // namespace
 
@@ -57,39 +66,48 @@ QString PassageList::heading(int number) const {
 
 QSize PassageList::minimumSizeHint() const { return {160, rowHeight()}; }
 
-void PassageList::paintText(QPainter& painter, const QRect& line, const PassageRow& row) const {
+QRect PassageList::textLine(int row) const {
+  const int line = fontMetrics().height();
+  const QRect at = place(row);
+  return {kPassageGap, at.top() + line + 4, at.width() - 2 * kPassageGap, line};
+}
+
+double PassageList::widthOf(const PassagePiece& piece) const {
+  return QFontMetricsF(font()).horizontalAdvance(pieceText(piece)) + (piece.marked ? 2 * kOutlineGap : 0);
+}
+
+QRectF PassageList::pieceBox(int row, std::size_t piece) const {
+  const PassageRow& shown = m_answer.rows[index_of(row)];
+  const QRectF line = textLine(row);
+  double left = line.left() + kPlaceShare * line.width();
+  for (std::size_t n = shown.middle; n < piece; ++n) left += widthOf(shown.pieces[n]);
+  for (std::size_t n = piece; n < shown.middle; ++n) left -= widthOf(shown.pieces[n]);
+  return {left, line.top(), widthOf(shown.pieces[piece]), line.height()};
+}
+
+void PassageList::paintText(QPainter& painter, int row) const {
+  const PassageRow& shown = m_answer.rows[index_of(row)];
   const TintRamp ramp(palette(), TintRamp::Course::sequential);
   const double range = std::max(1e-6, 1.0 - static_cast<double>(m_answer.least));
-  const bool ofGate = isOfGate(m_model.facts().passages[row.kind]);
-  const auto marked = std::ranges::find(row.pieces, true, &PassagePiece::marked);
-  const auto at = marked - row.pieces.begin();
-  const double middle = line.left() + kPlaceShare * line.width();
-  const auto paintPiece = [&](const PassagePiece& piece, double left, double width) {
+  const bool ofGate = isOfGate(m_model.facts().passages[shown.kind]);
+  const QRectF line = textLine(row);
+  for (std::size_t n = 0; n < shown.pieces.size(); ++n) {
+    const PassagePiece& piece = shown.pieces[n];
+    const QRectF box = pieceBox(row, n);
+    if (!box.intersects(line)) continue;
     const double own =
-        piece.marked && ofGate ? std::exp(static_cast<double>(row.place.value)) : static_cast<double>(piece.gate);
-    const QRectF box(left, line.top(), width, line.height());
+        piece.marked && ofGate ? std::exp(static_cast<double>(shown.place.value)) : static_cast<double>(piece.gate);
     if (std::isfinite(own)) painter.fillRect(box, ramp.at((1 - own) / range));
     painter.setPen(palette().color(QPalette::Text));
-    painter.drawText(box, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextDontClip, piece.text);
-    if (!piece.marked) return;
+    painter.drawText(box, Qt::AlignHCenter | Qt::AlignVCenter | Qt::TextDontClip, pieceText(piece));
+    if (piece.found) {
+      painter.fillRect(QRectF(box.left(), box.bottom() - kFoundLine, box.width(), kFoundLine),
+                       palette().color(QPalette::Highlight));
+    }
+    if (!piece.marked) continue;
     painter.setPen(QPen(pinnedQueryColour(palette()), 1.5));
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5));
-  };
-  const QFontMetricsF metrics(font());
-  double x = middle;
-  for (auto n = at; n < std::ssize(row.pieces) && x < line.right(); ++n) {
-    const PassagePiece& piece = row.pieces[index_of(n)];
-    const double width = metrics.horizontalAdvance(piece.text);
-    paintPiece(piece, x, width);
-    x += width;
-  }
-  x = middle;
-  for (auto n = at; n-- > 0 && x > line.left();) {
-    const PassagePiece& piece = row.pieces[index_of(n)];
-    const double width = metrics.horizontalAdvance(piece.text);
-    x -= width;
-    paintPiece(piece, x, width);
   }
 }
 
@@ -105,10 +123,9 @@ void PassageList::paintEvent(QPaintEvent* /*event*/) {
     painter.setPen(mutedTextColour(palette()));
     painter.drawText(heads, Qt::AlignLeft | Qt::AlignVCenter,
                      fontMetrics().elidedText(heading(number), Qt::ElideRight, heads.width()));
-    const QRect text = heads.translated(0, line + 2);
     painter.save();
-    painter.setClipRect(text);
-    paintText(painter, text, m_answer.rows[index_of(number)]);
+    painter.setClipRect(textLine(number));
+    paintText(painter, number);
     painter.restore();
     painter.setPen(lineColour(palette()));
     painter.drawLine(at.bottomLeft(), at.bottomRight());

@@ -8,9 +8,9 @@
 namespace foxscope::gui::atlas {
 
 /// Passages below each other, each a line of what it is and a line of its text, in which the place stands in the middle
-/// with an outline. Tokens are tinted by 1 - f where the file has f around places; else by that of the place, and for
-/// the others by the mean of the head at that token.
-/// A click or Return opens one.
+/// with an outline; of passages that were looked for, what was found stands there, underlined. Tokens are tinted by 1 -
+/// f where the file has f around places; else by that of the place, and for the others by the mean of the head at that
+/// token. A click or Return opens one.
 class PassageList : public RowList {
   Q_OBJECT
 
@@ -18,6 +18,8 @@ class PassageList : public RowList {
   explicit PassageList(QWidget* parent = nullptr);
   void setAnswer(PassageAnswer answer, const AtlasModel& model);
   [[nodiscard]] const PassageAnswer& answer() const { return m_answer; }
+  /// Where a row's text has a piece, in the viewport and beyond its sides.
+  [[nodiscard]] QRectF pieceBox(int row, std::size_t piece) const;
   /// The words of a row: what it is, with its value.
   [[nodiscard]] QString heading(int row) const;
   [[nodiscard]] QSize minimumSizeHint() const override;
@@ -35,7 +37,9 @@ class PassageList : public RowList {
   [[nodiscard]] int scrollStep() const override { return rowHeight() / 2; }
   [[nodiscard]] QString wordsOf(int row) const override { return heading(row) + tr(": a click opens its trace"); }
   void choose(int row) override { emit passageChosen(row); }
-  void paintText(QPainter& painter, const QRect& line, const PassageRow& row) const;
+  [[nodiscard]] QRect textLine(int row) const;
+  [[nodiscard]] double widthOf(const PassagePiece& piece) const;
+  void paintText(QPainter& painter, int row) const;
 
   PassageAnswer m_answer;
   AtlasModel m_model;

@@ -112,6 +112,30 @@ class PassageReader {
   std::map<std::int64_t, std::vector<std::vector<std::int32_t>>> m_blocks;
 };
 
+/// Marks every piece that holds a part of a phrase, whatever its case, and makes the occurrence nearest to the place
+/// the middle of the row.
+void markFound(PassageRow& row, const QString& phrase) {
+  const auto place = std::ranges::find(row.pieces, true, &PassagePiece::marked) - row.pieces.begin();
+  row.middle = index_of(place);
+  if (phrase.isEmpty()) return;
+  std::vector<std::ptrdiff_t> pieceAt;  // of each character
+  for (std::ptrdiff_t n = 0; n < std::ssize(row.pieces); ++n) {
+    pieceAt.insert(pieceAt.end(), index_of(row.pieces[index_of(n)].text.size()), n);
+  }
+  const QString text = row.text();
+  std::ptrdiff_t nearest = std::ssize(row.pieces);
+  for (auto at = text.indexOf(phrase, 0, Qt::CaseInsensitive); at >= 0;
+       at = text.indexOf(phrase, at + 1, Qt::CaseInsensitive)) {
+    const std::ptrdiff_t first = pieceAt[index_of(at)];
+    const std::ptrdiff_t last = pieceAt[index_of(at + phrase.size() - 1)];
+    for (std::ptrdiff_t n = first; n <= last; ++n) row.pieces[index_of(n)].found = true;
+    const std::ptrdiff_t middle = std::clamp(place, first, last);
+    if (std::abs(middle - place) >= nearest) continue;
+    nearest = std::abs(middle - place);
+    row.middle = index_of(middle);
+  }
+}
+
 }  // namespace
 
 QString PassageRow::text() const {
@@ -180,6 +204,7 @@ std::optional<PassageAnswer> findPassages(const PassageQuestion& question, const
       const std::int32_t place = reader.placeOf(id);
       return place >= 0 && index_of(place) < known.size() ? known[index_of(place)] : kNone;
     }));
+    markFound(answer.rows.back(), question.phrase);
     for (const PassagePiece& piece : answer.rows.back().pieces) {
       if (std::isfinite(piece.gate)) answer.least = std::min(answer.least, piece.gate);
     }

@@ -16,6 +16,7 @@ struct PassagePiece {
   QString text;
   float gate = 1;       ///< f, or exp of the head's mean log f of the token (PassageAnswer::ofPlaces); NaN: not known
   bool marked = false;  ///< holds the token that the place reads
+  bool found = false;   ///< holds a part of the phrase that was looked for
 };
 
 /// One passage with its text.
@@ -25,6 +26,7 @@ struct PassageRow {
   AtlasPassage place;
   QString document;  ///< empty without a corpus
   std::vector<PassagePiece> pieces;
+  std::size_t middle = 0;  ///< the piece to show first: what was found nearest to the place, else the place
 
   [[nodiscard]] QString text() const;
 };

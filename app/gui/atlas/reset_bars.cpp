@@ -37,10 +37,14 @@ void ResetBars::setResets(AtlasHeadResets resets, double falseDiscoveryRate) {
   m_resets = std::move(resets);
   m_rate = falseDiscoveryRate;
   m_row = -1;
+  setToolTip(tr("Share of the head's resets; mark: by chance; •: beyond chance at a false discovery rate of %1 %")
+                 .arg(percent(m_rate)));
   announceCells(*this);
   updateGeometry();
   update();
 }
+
+QString ResetBars::caption() { return tr("share of resets; mark: by chance; •: beyond it"); }
 
 QSize ResetBars::minimumSizeHint() const { return {160, rowHeight() * (count() + 1)}; }
 
@@ -102,11 +106,8 @@ void ResetBars::paintEvent(QPaintEvent* /*event*/) {
   painter.fillRect(rect(), palette().color(QPalette::Base));
   if (count() == 0) return;
   painter.setPen(mutedTextColour(palette()));
-  const QString whole = tr("share of the head's resets; mark: by chance; •: beyond chance at a false discovery rate of "
-                           "%1 %")
-                            .arg(percent(m_rate));
   painter.drawText(QRect(kClassGap, 0, width() - 2 * kClassGap, rowHeight()), Qt::AlignLeft | Qt::AlignVCenter,
-                   fontMetrics().elidedText(whole, Qt::ElideRight, width() - 2 * kClassGap));
+                   fontMetrics().elidedText(caption(), Qt::ElideRight, width() - 2 * kClassGap));
   for (int row = 0; row < count(); ++row) paintRow(painter, row);
 }
 

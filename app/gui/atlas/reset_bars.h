@@ -18,6 +18,8 @@ class ResetBars : public QWidget {
   [[nodiscard]] const AtlasHeadResets& resets() const { return m_resets; }
   /// The words of a class: all its numbers.
   [[nodiscard]] QString description(int row) const;
+  /// The line above the bars. The tooltip says more.
+  [[nodiscard]] static QString caption();
   [[nodiscard]] QSize minimumSizeHint() const override;
 
  signals:

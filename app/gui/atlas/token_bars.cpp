@@ -4,8 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include <QHelpEvent>
 #include <QLocale>
 #include <QPainter>
+#include <QTextLayout>
+#include <QToolTip>
 
 #include "app/gui/atlas/atlas_model.h"
 #include "app/gui/document/number_text.h"
@@ -18,7 +21,8 @@ namespace {
 
 constexpr int kTokenGap = 6;
 constexpr int kTokenLetters = 14;  ///< room for a token
-constexpr int kLeastBar = 30;      ///< pixels of the longest bar
+constexpr int kTitleLines = 2;
+constexpr int kLeastBar = 30;  ///< pixels of the longest bar
 
 }  // namespace
 
@@ -45,15 +49,26 @@ QString TokenBars::description(int row) const {
   return words;
 }
 
-QSize TokenBars::minimumSizeHint() const { return {140, fontMetrics().height() + 4 + 2 * rowHeight()}; }
-
-int TokenBars::titleHeight() const {
-  constexpr int kMostLines = 8;
-  const int line = fontMetrics().height();
-  const QRect room(0, 0, std::max(1, viewport()->width() - 2 * kTokenGap), kMostLines * line);
-  const int wanted = fontMetrics().boundingRect(room, Qt::TextWordWrap, m_list.title).height();
-  return std::clamp(wanted, line, kMostLines * line) + 4;
+QSize TokenBars::minimumSizeHint() const {
+  constexpr int kFewestBars = 4;
+  return {140, kTitleLines * fontMetrics().height() + 4 + kFewestBars * rowHeight()};
 }
+
+/// The title in one line, or in two of which the second is shortened.
+QStringList TokenBars::titleLines() const {
+  const int room = std::max(1, viewport()->width() - 2 * kTokenGap);
+  QTextLayout words(m_list.title, font());
+  words.beginLayout();
+  QTextLine line = words.createLine();
+  if (line.isValid()) line.setLineWidth(room);
+  words.endLayout();
+  const int end = line.isValid() ? line.textLength() : 0;
+  QStringList lines{m_list.title.left(end)};
+  if (end < m_list.title.size()) lines += fontMetrics().elidedText(m_list.title.mid(end), Qt::ElideRight, room);
+  return lines;
+}
+
+int TokenBars::titleHeight() const { return static_cast<int>(titleLines().size()) * fontMetrics().height() + 4; }
 
 void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
   const int letter = fontMetrics().averageCharWidth();
@@ -108,8 +123,14 @@ void TokenBars::paintEvent(QPaintEvent* /*event*/) {
   const QRect title(0, 0, viewport()->width(), titleHeight());
   painter.fillRect(title, palette().color(QPalette::Base));
   painter.setPen(mutedTextColour(palette()));
-  painter.drawText(title.adjusted(kTokenGap, 0, -kTokenGap, 0), Qt::AlignLeft | Qt::AlignVCenter | Qt::TextWordWrap,
-                   m_list.title);
+  painter.drawText(title.adjusted(kTokenGap, 0, 0, 0), Qt::AlignLeft | Qt::AlignVCenter, titleLines().join('\n'));
+}
+
+bool TokenBars::viewportEvent(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return RowList::viewportEvent(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  QToolTip::showText(help->globalPos(), help->pos().y() < titleHeight() ? m_list.title : QString(), viewport());
+  return true;
 }
 
 void TokenBars::choose(int row) {

@@ -44,7 +44,7 @@ class TokenBars : public RowList {
   /// The words of a row: all its numbers.
   [[nodiscard]] QString description(int row) const;
   [[nodiscard]] QSize minimumSizeHint() const override;
-  /// Pixels that the title takes, which has as many lines as it needs.
+  /// Pixels that the title takes, which has two lines at most. Its tooltip is the whole.
   [[nodiscard]] int headingHeight() const { return titleHeight(); }
 
  signals:
@@ -52,11 +52,13 @@ class TokenBars : public RowList {
 
  protected:
   void paintEvent(QPaintEvent* event) override;
+  bool viewportEvent(QEvent* event) override;
 
  private:
   [[nodiscard]] int count() const override { return static_cast<int>(m_list.bars.size()); }
   [[nodiscard]] int rowHeight() const override { return fontMetrics().height() + 3; }
   [[nodiscard]] int titleHeight() const override;
+  [[nodiscard]] QStringList titleLines() const;
   [[nodiscard]] QString wordsOf(int row) const override { return description(row); }
   void choose(int row) override;
   void paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <QFontMetricsF>
 #include <qcustomplot.h>
@@ -118,6 +119,13 @@ void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QStr
   axis.setSubTickLength(0, 2);
   axis.setTickLabelPadding(3);
   axis.setLabelPadding(3);
+}
+
+void fitTicksToSize(QCustomPlot& plot) {
+  QObject::connect(&plot, &QCustomPlot::afterLayout, &plot, [&plot, laidOut = QSize()]() mutable {
+    const QSize size = plot.viewport().size();
+    if (std::exchange(laidOut, size) != size) plot.replot(QCustomPlot::rpQueuedReplot);
+  });
 }
 
 }  // namespace foxscope::gui

@@ -22,4 +22,8 @@ void applyPalette(QCPAxisRect& rect, const QPalette& palette);
 /// factor of the numbers.
 void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QString& label);
 
+/// Lays a plot out once more after its size has changed: QCustomPlot makes ticks and labels for the axes' lengths of
+/// the layout before, which for a plot that was hidden may be far off.
+void fitTicksToSize(QCustomPlot& plot);
+
 }  // namespace foxscope::gui

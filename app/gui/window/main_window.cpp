@@ -505,6 +505,7 @@ void MainWindow::connectDocument() {
   connect(&m_trainings, &Trainings::changed, this, [this] {
     if (m_trainings.open().empty()) m_docks->training().hide();
   });
+  followObstacle();
   connect(&m_document.runs(), &RunList::runsChanged, this, &MainWindow::followRuns);
   connect(&m_document.modelRuns(), &ModelRuns::inputsChanged, this, &MainWindow::followInputs);
   connect(&m_document.evaluations(), &EvaluationList::evaluationsChanged, this, &MainWindow::followEvaluations);
@@ -576,6 +577,7 @@ void MainWindow::showExtremes() {
 
 void MainWindow::followRuns() {
   followPlaces();
+  followObstacle();
   const bool empty = m_document.runs().empty();
   QStringList names;
   for (const Run& run : m_document.runs()) names += run.name;
@@ -638,8 +640,16 @@ void MainWindow::followTrainings() {
   if (m_wantedViews.isEmpty()) m_docks->training().raise();
 }
 
+// A card that says what a run waits for goes when it waits for something else, or for nothing.
+void MainWindow::followObstacle() {
+  const ModelRuns& modelRuns = m_document.modelRuns();
+  const QString now = m_document.runs().empty() ? modelRuns.noRunText() : modelRuns.runObstacle();
+  if (now != m_obstacle) m_messages->remove(std::exchange(m_obstacle, now));
+}
+
 void MainWindow::followInputs() {
   followPlaces();
+  followObstacle();
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 

@@ -123,6 +123,7 @@ class MainWindow : public QMainWindow {
   void followEvaluations();
   void followTrainings();
   void followInputs();
+  void followObstacle();
   void fillRecent();
   void askForMemory(const MemoryQuestion& question);
   void askForMissing(const QString& what, const QString& path);
@@ -171,6 +172,7 @@ class MainWindow : public QMainWindow {
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
+  QString m_obstacle;  ///< what a run waits for
   QMenu* m_recentMenu = nullptr;
   QMenu* m_runMenu = nullptr;
   QMenu* m_viewMenu = nullptr;

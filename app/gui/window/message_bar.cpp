@@ -123,6 +123,11 @@ void MessageBar::clearNotes() {
   }
 }
 
+void MessageBar::remove(const QString& text) {
+  const auto place = texts().indexOf(text);
+  if (place >= 0) delete m_lines->itemAt(static_cast<int>(place))->widget();
+}
+
 QStringList MessageBar::texts() const {
   QStringList shown;
   for (int index = 0; index < m_lines->count(); ++index)

@@ -24,6 +24,8 @@ class MessageBar : public QWidget {
   /// Shows a message with a button that does something about it.
   void show(const Message& message, const QString& button, const std::function<void()>& act);
   void clearNotes();
+  /// Takes a text away that is no longer true.
+  void remove(const QString& text);
   /// The texts that are shown, oldest first.
   [[nodiscard]] QStringList texts() const;
 

@@ -8,11 +8,14 @@
 #include <QCheckBox>
 #include <QComboBox>
 #include <QFile>
+#include <QHelpEvent>
+#include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QSignalSpy>
 #include <QTabWidget>
 #include <QTest>
+#include <QToolTip>
 #include <qcustomplot.h>
 
 #include "app/gui/atlas/atlas_view.h"
@@ -46,8 +49,11 @@ class AtlasTest : public QObject {
   void rareTokensAreAskedFor();
   void resetsStandAgainstChance();
   void histogramsHoldEveryPosition();
+  void aPlotThatWasHiddenHasItsTicks();
   void passagesHoldTheirPlace();
   void aPhraseIsFoundInPassages();
+  void whatWasFoundStandsInTheMiddle();
+  void anOutlineLeavesRoomForItsToken();
   void aModelWithoutGatesSaysSo();
   void twoModelsShareTheirAxes();
   void aPassageAsksForItsModel();
@@ -302,14 +308,19 @@ void AtlasTest::tokensAreThoseOfTheFile() {
   QCOMPARE(kept.most, list.most);
   for (std::size_t n = 1; n < often; ++n) QVERIFY(list.bars[n - 1].value >= list.bars[n].value);
   for (const atlas::TokenBar& bar : list.bars) QVERIFY(!bar.isRare());
-  // The heading is there to its end, however narrow the list.
+  // However narrow the list, its heading leaves room for bars, and is there to its end in a tooltip.
   for (const int width : {140, 300, 700}) {
     atlas::TokenBars bars;
     bars.setList(list);
-    bars.resize(width, 300);
-    const QRect room(0, 0, bars.viewport()->width() - 12, 1000);
-    const QRect wanted = bars.fontMetrics().boundingRect(room, Qt::TextWordWrap, list.title);
-    QVERIFY(bars.headingHeight() >= wanted.height());
+    bars.resize(width, bars.minimumSizeHint().height());
+    bars.show();
+    QVERIFY(bars.headingHeight() <= 2 * bars.fontMetrics().height() + 4);
+    QVERIFY(bars.viewport()->height() - bars.headingHeight() >= 3 * bars.fontMetrics().height());
+    const QPoint place(5, 5);
+    QHelpEvent help(QEvent::ToolTip, place, bars.viewport()->mapToGlobal(place));
+    QApplication::sendEvent(bars.viewport(), &help);
+    QCOMPARE(QToolTip::text(), list.title);
+    QToolTip::hideText();
   }
 }
 
@@ -342,6 +353,11 @@ void AtlasTest::resetsStandAgainstChance() {
   QVERIFY(shown.page().message(HeadPage::kResets).isEmpty());
   const AtlasHeadResets& drawn = shown.page().resets().resets();
   QCOMPARE(drawn.count, resets.count[head]);
+  // Both lines above the bars fit a narrow dock.
+  for (const auto* label : shown.page().resets().window()->findChildren<QLabel*>()) {
+    if (label->text().contains("resets (f")) QVERIFY(label->fontMetrics().horizontalAdvance(label->text()) < 290);
+  }
+  QVERIFY(shown.page().resets().fontMetrics().horizontalAdvance(atlas::ResetBars::caption()) < 300);
   for (std::size_t n = 0; n < kResetClasses; ++n) {
     const std::size_t at = head * kResetClasses + n;
     QVERIFY(drawn.p_value[n] == resets.p_value[at] || std::isnan(resets.p_value[at]));
@@ -362,6 +378,23 @@ void AtlasTest::histogramsHoldEveryPosition() {
     QVERIFY2(std::abs(sum - 1) < 1e-9, qPrintable(QString::number(sum)));
     QVERIFY(std::ranges::is_sorted(bars.ends()));
   }
+}
+
+void AtlasTest::aPlotThatWasHiddenHasItsTicks() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  // The histogram comes with the resets, before its tab is seen.
+  for (const auto tab : {HeadPage::kPassages, HeadPage::kResets, HeadPage::kGates}) {
+    shown.page().tabs().setCurrentIndex(tab);
+    QVERIFY(shown.settle());
+  }
+  const auto* plot = shown.page().gates().findChild<QCustomPlot*>();
+  QTRY_COMPARE(plot->xAxis->label(), "−log f (nats)");
+  QTRY_VERIFY(plot->yAxis->label().startsWith("share of positions"));
+  const auto ticks = plot->xAxis->tickVector();
+  // As many as after another layout of the same size.
+  shown.page().gates().findChild<QCustomPlot*>()->replot();
+  QCOMPARE(plot->xAxis->tickVector(), ticks);
 }
 
 void AtlasTest::passagesHoldTheirPlace() {
@@ -412,6 +445,55 @@ void AtlasTest::aPhraseIsFoundInPassages() {
   page.search("no such words anywhere");
   QVERIFY(shown.settle());
   QVERIFY(answer.rows.empty());
+}
+
+void AtlasTest::whatWasFoundStandsInTheMiddle() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  HeadPage& page = shown.page();
+  page.tabs().setCurrentIndex(HeadPage::kPassages);
+  page.scope().setCurrentIndex(page.scope().count() - 1);
+  QVERIFY(shown.settle());
+  const auto isFound = [](const atlas::PassagePiece& piece) { return piece.found; };
+  for (const atlas::PassageRow& row : page.passages().answer().rows) {
+    QVERIFY(row.pieces[row.middle].marked && std::ranges::none_of(row.pieces, isFound));
+  }
+  // Far from the place of some passage.
+  const QString phrase = page.passages().answer().rows[7].text().left(9);
+  page.search(phrase.toUpper());
+  QVERIFY(shown.settle());
+  const atlas::PassageList& list = page.passages();
+  QVERIFY(!list.answer().rows.empty());
+  int elsewhere = 0;
+  for (int number = 0; number < static_cast<int>(list.answer().rows.size()); ++number) {
+    const atlas::PassageRow& row = list.answer().rows[static_cast<std::size_t>(number)];
+    const atlas::PassagePiece& middle = row.pieces[row.middle];
+    QVERIFY(middle.found);
+    QString found;
+    for (const atlas::PassagePiece& piece : row.pieces) found += piece.found ? piece.text : QString(1, QChar());
+    QVERIFY(found.contains(phrase, Qt::CaseInsensitive));
+    elsewhere += middle.marked ? 0 : 1;
+    const QRectF box = list.pieceBox(number, row.middle);
+    QVERIFY(box.left() >= 0 && box.right() <= list.viewport()->width());
+  }
+  QVERIFY(elsewhere > 0);
+}
+
+void AtlasTest::anOutlineLeavesRoomForItsToken() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
+  QVERIFY(shown.settle());
+  const atlas::PassageList& list = shown.page().passages();
+  const atlas::PassageRow& row = list.answer().rows.front();
+  const QFontMetricsF metrics(list.font());
+  for (std::size_t n = 0; n < row.pieces.size(); ++n) {
+    const double around = list.pieceBox(0, n).width() - metrics.horizontalAdvance(row.pieces[n].text);
+    if (row.pieces[n].marked && !row.pieces[n].text.trimmed().isEmpty()) QVERIFY(around >= 6);
+    if (!row.pieces[n].marked) QVERIFY(std::abs(around) < 1e-6);
+    // Pieces stand beside one another.
+    if (n > 0) QVERIFY(std::abs(list.pieceBox(0, n).left() - list.pieceBox(0, n - 1).right()) < 1e-6);
+  }
 }
 
 void AtlasTest::aModelWithoutGatesSaysSo() {

@@ -195,6 +195,13 @@ void WindowFilesTest::picturesAndDataAreExported() {
   QVERIFY(write(Source::curves, Kind::pdf, "curves.pdf").startsWith("%PDF-"));
   QVERIFY(write(Source::curves, Kind::csv, "curves.csv").contains("nats"));
   QVERIFY(write(Source::window, Kind::png, "window.png").startsWith("\x89PNG"));
+  // The cards that say what was saved are not in it, and stay in the window.
+  auto* cards = test.window.findChild<MessageBar*>();
+  QVERIFY(test.said("map.csv") && cards->isVisible());
+  cards->setVisible(false);
+  const QImage without = test.window.grab().toImage().convertToFormat(QImage::Format_RGB32);
+  cards->setVisible(true);
+  QCOMPARE(QImage(test.folder.path("window.png")).convertToFormat(QImage::Format_RGB32), without);
   // Of runs every kind of figure can be made but the needle test, which takes a file of its own.
   QSet<QString> kinds;
   for (const PaperFigure& figure : paperFigures(test.document().runs()))

@@ -33,6 +33,7 @@ class WindowRunsTest : public QObject {
 
  private slots:
   void initTestCase();
+  void aCardGoesWithItsObstacle();
   void aHeadIsChangedAndRunAgain();
   void everyHeadIsChangedInTurn();
   void theListOfRunsIsWorkedByMouseAndKeys();
@@ -59,6 +60,26 @@ void clickColumn(RunListView& list, int row, RunListModel::Column column) {
 }  // namespace
 
 void WindowRunsTest::initTestCase() { useOwnSettings(); }
+
+void WindowRunsTest::aCardGoesWithItsObstacle() {
+  Window test;
+  Document& document = test.document();
+  document.files().saveRunFile(test.folder.path("none.h5"));
+  QVERIFY(test.said("No model yet"));
+  document.open({foxModel()});
+  QVERIFY(test.settle());
+  QVERIFY2(!test.said("No model yet"), qPrintable(test.window.messages().join('\n')));
+  document.files().saveRunFile(test.folder.path("none.h5"));
+  QVERIFY(test.said("No text yet"));
+  document.modelRuns().setText({{}, "Nobody saw the fox."});
+  QVERIFY(test.settle());
+  QVERIFY(!test.said("No text yet"));
+  document.files().saveRunFile(test.folder.path("none.h5"));
+  QVERIFY(test.said("No run yet"));
+  document.modelRuns().startRun();
+  QVERIFY(test.settle());
+  QVERIFY(!document.runs().empty() && !test.said("No run yet"));
+}
 
 void WindowRunsTest::aHeadIsChangedAndRunAgain() {
   Window test;

@@ -91,12 +91,13 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
 
   const bool beside = widthInPoints(style.format) >= kBarsBeside * kPointsPerInch;
   PanelPage page(style);
-  page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(most)), {0, 0});
-  page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(least)),
-           beside ? PanelPlace{0, 1} : PanelPlace{1, 0});
-  page.add(std::make_unique<LegendPanel>(
-               style.format, std::vector<Curve>(),
-               "at the right how often the token was read; ± 1 standard error; dashed: mean of all positions"),
+  const auto& above = page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(most)), {0, 0});
+  const auto& below = page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(least)),
+                               beside ? PanelPlace{0, 1} : PanelPlace{1, 0});
+  std::string note = "at the right how often the token was read";
+  if (above.hasErrors() || below.hasErrors()) note += "; ± 1 standard error";
+  if (above.hasMark() || below.hasMark()) note += "; dashed: mean of all positions";
+  page.add(std::make_unique<LegendPanel>(style.format, std::vector<Curve>(), std::move(note)),
            beside ? PanelPlace{1, 0, 1, 2} : PanelPlace{2, 0});
   page.arrange();
   const auto read = static_cast<std::int64_t>(atlas_tokens(model.sums).size());

@@ -30,6 +30,7 @@
 #include "app/gui/views/theme.h"
 #include "app/gui/window/figures/figure_form.h"
 #include "app/gui/window/map_command.h"
+#include "app/gui/window/message_bar.h"
 #include "app/gui/window/settings.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
@@ -94,6 +95,16 @@ std::string pdfOf(const QImage& picture) {
   const QSizeF size = picture.deviceIndependentSize() * (figure::kPointsPerInch / kScreenDpi);
   return figure::paintPage(format, size, {"the Foxscope window", "", {}, ""},
                            [&](figure::Canvas& canvas) { canvas.image(QRectF(QPointF(), size), picture); });
+}
+
+/// The window without its messages, which are of the moment.
+QImage pictureOf(QWidget& window) {
+  auto* messages = window.findChild<MessageBar*>();
+  const bool shown = messages != nullptr && messages->isVisible();
+  if (shown) messages->setVisible(false);
+  QImage picture = window.grab().toImage().convertToFormat(QImage::Format_RGB32);
+  if (shown) messages->setVisible(true);
+  return picture;
 }
 
 std::string mapName(const MapRequest& request) {
@@ -363,7 +374,7 @@ void ExportDialog::followForm() {
   m_note->setVisible(!note.isEmpty());
   if (isData(chosenKind())) return m_preview->setWords(dataSize());
   if (chosenSource() == Source::window) {
-    if (m_windowPicture.isNull()) m_windowPicture = m_window.grab().toImage().convertToFormat(QImage::Format_RGB32);
+    if (m_windowPicture.isNull()) m_windowPicture = pictureOf(m_window);
     const QSize size = m_windowPicture.size();
     return m_preview->setPicture(m_windowPicture, tr("%1 × %2 pixels").arg(size.width()).arg(size.height()));
   }
