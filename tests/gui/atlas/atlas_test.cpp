@@ -49,7 +49,6 @@ class AtlasTest : public QObject {
   void rareTokensAreAskedFor();
   void resetsStandAgainstChance();
   void histogramsHoldEveryPosition();
-  void aPlotThatWasHiddenHasItsTicks();
   void passagesHoldTheirPlace();
   void aPhraseIsFoundInPassages();
   void whatWasFoundStandsInTheMiddle();
@@ -378,23 +377,6 @@ void AtlasTest::histogramsHoldEveryPosition() {
     QVERIFY2(std::abs(sum - 1) < 1e-9, qPrintable(QString::number(sum)));
     QVERIFY(std::ranges::is_sorted(bars.ends()));
   }
-}
-
-void AtlasTest::aPlotThatWasHiddenHasItsTicks() {
-  ShownAtlas shown({m_file});
-  QVERIFY(shown.settle());
-  // The histogram comes with the resets, before its tab is seen.
-  for (const auto tab : {HeadPage::kPassages, HeadPage::kResets, HeadPage::kGates}) {
-    shown.page().tabs().setCurrentIndex(tab);
-    QVERIFY(shown.settle());
-  }
-  const auto* plot = shown.page().gates().findChild<QCustomPlot*>();
-  QTRY_COMPARE(plot->xAxis->label(), "−log f (nats)");
-  QTRY_VERIFY(plot->yAxis->label().startsWith("share of positions"));
-  const auto ticks = plot->xAxis->tickVector();
-  // As many as after another layout of the same size.
-  shown.page().gates().findChild<QCustomPlot*>()->replot();
-  QCOMPARE(plot->xAxis->tickVector(), ticks);
 }
 
 void AtlasTest::passagesHoldTheirPlace() {
