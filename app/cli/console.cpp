@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/cli/held_output.h"
 #include "app/description/number_text.h"
 #include "backend/agent/command_answers.h"
 #include "backend/agent/said_progress.h"
@@ -69,6 +70,7 @@ std::function<void()>& guardOfOutput() {
 }
 
 void writeToStandardOutput(std::string_view data) {
+  if (HeldOutput::take(data)) return;
   if (guardOfOutput()) guardOfOutput()();
   while (!data.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, data.data(), data.size());

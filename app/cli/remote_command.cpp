@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/cli/held_output.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/output.h"
 #include "backend/agent/command_answers.h"
@@ -19,10 +20,20 @@
 #include "backend/agent/shown_names.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/distributed_config.h"
 #include "backend/base/error.h"
+#include "backend/base/sha256.h"
 #include "backend/text/file_bytes.h"
 
 namespace foxscope::cli {
+
+/// An output on another machine, while it is here.
+struct SentOutput {
+  std::filesystem::path here;
+  agent::RemotePath there;
+  std::string folder;  ///< what it lies in, for people
+};
+
 namespace {
 
 /// Commands whose run files and evaluations are read from afar.
@@ -46,7 +57,8 @@ agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-/// Moves what a command has made there to the folder that keeps runs until they are saved.
+/// Moves what a command has made there to the folder that keeps runs until they are saved; where that cannot be, it
+/// stays in its temporary folder.
 /// @param why  it cannot be here
 [[noreturn]] void keepThere(const agent::RemotePath& made, const std::string& here, const Error& why, const Job& job) {
   const std::filesystem::path name = std::filesystem::path(here).filename();
@@ -57,14 +69,76 @@ std::string nameOf(const std::string& path) { return std::filesystem::path(path)
   } catch (const Error&) {
     kept.reset();
   }
-  if (!kept) throw Error(why.what());
-  throw Error(fmt::format("{}; what was made is kept in {} until nobody has read it for seven days: copy it from there",
-                          why.what(), kept->url()));
+  if (kept) {
+    throw Error(
+        fmt::format("{}; what was made is kept in {} until nobody has read it for seven days: copy it from there",
+                    why.what(), kept->url()));
+  }
+  bool stays = false;
+  try {
+    stays = agent::leave_there(made, job);
+  } catch (const Error&) {
+    stays = false;
+  }
+  if (!stays) throw Error(why.what());
+  throw Error(fmt::format("{}; what was made is kept in {}: copy it from there", why.what(), made.url()));
+}
+
+/// Sends a file to where a command runs. An error there is said of the temporary folder that has no room for it.
+/// @returns false if the job was stopped
+bool sendInput(const std::filesystem::path& here, const std::string& shown, const agent::RemotePath& there,
+               const Job& job) {
+  try {
+    return agent::send_file(here, there, true, job);
+  } catch (const agent::AskingStopped&) {
+    throw;
+  } catch (const agent::ConnectionLost&) {
+    throw;
+  } catch (const Error& error) {
+    agent::ShownNames names;
+    names.add(there.url(),
+              fmt::format("{} (copied to the temporary folder of {}, TMPDIR there)", shown, there.host.words()));
+    throw Error(names.in_place(error.what()));
+  }
+}
+
+/// The place here in which an output is made. An evaluation goes on from the file beside its output: its place is the
+/// same for the same URL.
+SentOutput placeHere(const std::string& url, bool evaluation, bool force) {
+  const agent::RemotePath there = agent::parse_remote_path(url);
+  const std::string name = nameOf(there.path);
+  if (!evaluation) {
+    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR"};
+  }
+  constexpr std::size_t kLetters = 16;
+  const std::filesystem::path folder = agent::make_cache_folder("outputs") / sha256(there.url()).substr(0, kLetters);
+  const SentOutput output{folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string())};
+  std::error_code failed;
+  std::filesystem::create_directory(folder, failed);
+  if (!force && std::filesystem::exists(output.here, failed)) {
+    throw Error(
+        fmt::format("{}: was made for {} before and could not be sent: copy it from there and remove it, or use "
+                    "--force to make it anew",
+                    output.here.string(), url));
+  }
+  return output;
+}
+
+/// Removes an output that was sent, and its folder unless something else is in it.
+void removeSent(const SentOutput& output) {
+  std::error_code failed;
+  std::filesystem::remove(output.here, failed);
+  std::filesystem::remove(output.here.parent_path(), failed);
 }
 
 /// Refuses a run whose output has no room here.
 void requireRoom(const std::string& output, bool force, const nlohmann::json& bytes) {
   if (bytes.is_number_unsigned()) AtomicFile(output, force).require_space(bytes.get<std::uint64_t>());
+}
+
+/// Writes what was kept back. What it names was put in the place of the copies' names before.
+void writeReleased() {
+  if (const std::string text = HeldOutput::release(); !text.empty()) Console::write(text);
 }
 
 bool reads(const std::string& command) { return std::ranges::find(kReadFromAfar, command) != kReadFromAfar.end(); }
@@ -87,6 +161,7 @@ RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCom
     m_place = url;
     host = path.host;
   }
+  requireOneProcess();
   const bool models = !m_place.empty();
   if (!models) m_place = placeOfFolder();
   m_needed = m_needed || !m_place.empty();
@@ -94,6 +169,18 @@ RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCom
     if (!models || !argument.model || !urlIn(argument.value).empty()) continue;
     throw UsageError(fmt::format("{}: lies here, and other models of the command on {}: run each by itself",
                                  argument.value, host.words()));
+  }
+}
+
+/// Each of several processes would send or fetch the files, and the others' machines do not see them.
+void RemoteCommand::requireOneProcess() const {
+  for (const PathArgument& argument : m_parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    if (url.empty() || !distributed_config()) continue;
+    throw UsageError(
+        fmt::format("{}: several processes work together on files of their own machine only: log in there and start "
+                    "them there",
+                    url));
   }
 }
 
@@ -128,17 +215,22 @@ void RemoteCommand::replace(const std::string& path, const std::string& with) {
 
 int RemoteCommand::runHere(const CommandContext& context,
                            const std::function<int(const std::vector<std::string>&)>& run) {
-  std::vector<std::pair<std::filesystem::path, agent::RemotePath>> outputs;
+  std::vector<SentOutput> outputs;
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
-    if (url.empty() || (!argument.output && reads(m_parsed.command))) continue;
-    if (argument.output) {
-      const agent::RemotePath there = agent::parse_remote_path(url);
-      outputs.emplace_back(agent::make_temporary_folder() / nameOf(there.path), there);
-      agent::show_copy_as(outputs.back().first.string(), url);
-      replace(argument.value, outputs.back().first.string());
-      continue;
+    if (url.empty() || !argument.output) continue;
+    if (!agent::require_writable_there(agent::parse_remote_path(url), m_parsed.force, context.job())) {
+      return kInterrupted;
     }
+    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed.command == "eval", m_parsed.force));
+    const std::string here = output.here.string();
+    agent::show_copy_as(here, url);
+    agent::show_copy_as(here + ".partial", here + ".partial");  // is here only
+    replace(argument.value, here);
+  }
+  for (const PathArgument& argument : m_parsed.paths) {
+    const std::string url = urlIn(argument.value);
+    if (url.empty() || argument.output || reads(m_parsed.command)) continue;
     const agent::FileFacts facts = agent::file_facts(url);
     if (facts.kind == "folder") {
       throw UsageError(
@@ -155,27 +247,66 @@ int RemoteCommand::runHere(const CommandContext& context,
     context.console.endProgress();
     replace(argument.value, copy.string());
   }
-  const int code = run(m_arguments);
-  if (code != kDone) return code;
-  for (const auto& [here, there] : outputs) {
-    try {
-      if (!agent::send_file(here, there, m_parsed.force, context.job())) return kInterrupted;
-    } catch (const Error& error) {
-      agent::leave_temporary_folder(here.parent_path());
-      const std::string line = error.what();
-      agent::show_copy_as(here.string(), here.string());  // where it is now
-      throw Error(
-          fmt::format("{}; what was made is kept on this machine, in {}: copy it from there", line, here.string()));
-    }
+  if (outputs.empty()) return run(m_arguments);
+  // That a file is written there is not true before it is sent.
+  const HeldOutput held;
+  const int code = runForSending(outputs, run);
+  for (const SentOutput& output : outputs) {
+    if (code == kDone && !sendOutput(output, context)) return kInterrupted;
   }
+  writeReleased();
   return code;
+}
+
+/// Runs the command. An error says on which machine an output had no room.
+int RemoteCommand::runForSending(const std::vector<SentOutput>& outputs,
+                                 const std::function<int(const std::vector<std::string>&)>& run) {
+  try {
+    return run(m_arguments);
+  } catch (const agent::AskingStopped&) {
+    throw;
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    writeReleased();
+    // Of a disk that is full, or a limit: that of this machine.
+    const std::string line = error.what();
+    for (const SentOutput& output : outputs) {
+      const std::string start = output.here.string() + ": ";
+      if (!line.starts_with(start)) continue;
+      throw Error(fmt::format("{} (made in {}): {}", output.there.url(), output.folder, line.substr(start.size())));
+    }
+    throw;
+  }
+}
+
+/// @returns false if the job was stopped
+bool RemoteCommand::sendOutput(const SentOutput& output, const CommandContext& context) {
+  const std::string here = output.here.string();
+  const std::string kept = fmt::format("what was made is kept on this machine, in {}: copy it from there", here);
+  // From here on nothing takes it away, whatever ends this process.
+  agent::leave_temporary_folder(output.here.parent_path());
+  agent::show_copy_as(here, here);
+  context.interrupt.say("interrupted while it was sent; " + kept);
+  try {
+    if (!agent::send_file(output.here, output.there, m_parsed.force, context.job())) return false;
+  } catch (const agent::AskingStopped&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}; {}", error.what(), kept));
+  }
+  context.console.endProgress();
+  context.interrupt.say(std::string(kInterruptedMessage));
+  removeSent(output);
+  return true;
 }
 
 int RemoteCommand::runThere(const CommandContext& context) {
   const agent::RemoteHost host = agent::parse_remote_path(m_place).host;
   const std::shared_ptr<agent::Remote> remote = agent::Remote::at(host);
   std::vector<std::pair<agent::RemotePath, std::string>> outputs;
-  agent::ShownNames names;
+  agent::ShownNames names;  // in what it prints
+  agent::ShownNames notes;  // in errors: a full disk is that of the other machine
   agent::Message request = agent::request_for("command");
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
@@ -189,6 +320,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
     if (!url.empty() && agent::parse_remote_path(url).host == host) {
       const std::string path = agent::parse_remote_path(url).path;
       names.add(path, url);
+      notes.add(path, url);
       replace(argument.value, name + path);
       if (argument.output && m_parsed.command == "eval") {
         context.interrupt.say(fmt::format(
@@ -210,15 +342,18 @@ int RemoteCommand::runThere(const CommandContext& context) {
       outputs.emplace_back(there, argument.value);
     } else {
       const std::filesystem::path here = agent::file_here(argument.value, context.job());
-      if (here.empty() || !agent::send_file(here, there, true, context.job())) return kInterrupted;
+      if (here.empty() || !sendInput(here, argument.value, there, context.job())) return kInterrupted;
     }
     names.add(there.path, argument.value);
+    notes.add(there.path, argument.output ? fmt::format("{} (made in the temporary folder of {}, TMPDIR there)",
+                                                        argument.value, host.words())
+                                          : argument.value);
     replace(argument.value, there.path);
   }
   agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
-      const std::string note = names.in_place(agent::take<std::string>(message, "note"));
+      const std::string note = notes.in_place(agent::take<std::string>(message, "note"));
       // With -q it says nothing but errors.
       m_parsed.verbosity == Verbosity::quiet ? context.console.error(note) : context.console.note(note);
     } else if (const auto bytes = message.header.find(agent::kOutputBytes); bytes != message.header.end()) {

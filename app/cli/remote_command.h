@@ -8,6 +8,8 @@
 
 namespace foxscope::cli {
 
+struct SentOutput;
+
 /// The place in which a command does its work, where an argument names another machine (ssh://HOST/PATH). Commands that
 /// read run files do so from afar themselves. Of the others
 /// - one whose models, or whose folder, lie on another machine runs there: the files that it reads are sent there, and
@@ -28,7 +30,11 @@ class RemoteCommand {
 
  private:
   [[nodiscard]] std::string placeOfFolder() const;
+  void requireOneProcess() const;
   int runThere(const CommandContext& context);
+  int runForSending(const std::vector<SentOutput>& outputs,
+                    const std::function<int(const std::vector<std::string>&)>& run);
+  bool sendOutput(const SentOutput& output, const CommandContext& context);
   int runHere(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run);
   void replace(const std::string& path, const std::string& with);
 

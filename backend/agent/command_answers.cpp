@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -28,6 +29,14 @@ constexpr std::string_view kNameOfProgram = "foxscope: ";
 std::optional<Message> answer_folder(const Asked& /*asked*/) {
   Message answer;
   put(answer, "answer", make_temporary_folder().string());
+  return answer;
+}
+
+/// Leaves the folder of a file, which was made for it, where it is.
+std::optional<Message> answer_leave(const Asked& asked) {
+  const std::filesystem::path path = take<std::string>(asked.request, "path");
+  Message answer;
+  put(answer, "answer", leave_temporary_folder(path.parent_path()));
   return answer;
 }
 
@@ -144,6 +153,7 @@ std::optional<Message> answer_command(const Asked& asked) {
 
 void add_command_answers(Agent& agent) {
   agent.answers("folder", answer_folder);
+  agent.answers("leave", answer_leave);
   agent.answers("command", answer_command);
 }
 

@@ -21,6 +21,7 @@
 
 #include "backend/agent/fields.h"
 #include "backend/agent/file_piece.h"
+#include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/regular_file.h"
@@ -218,27 +219,10 @@ std::optional<Message> answer_devices(const Asked& /*asked*/) {
   return answer;
 }
 
-/// Runs that are made through an agent stay here until they are saved, or nobody has read them for so many days.
-constexpr std::chrono::days kRunsStay{7};
+/// Runs that are made through an agent stay in this folder of the cache until they are saved, or nobody uses them.
+constexpr const char* kRuns = "runs";
 constexpr std::size_t kLongestName = 100;
 constexpr std::size_t kLongestEnding = 12;
-
-std::filesystem::path runs_folder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  return std::filesystem::path(cache != nullptr && *cache == '/' ? cache : local_path("~/.cache")) / "foxscope/runs";
-}
-
-void remove_old_runs(const std::filesystem::path& folder) {
-  std::error_code failed;
-  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    struct stat status {};
-    if (lstat(entry->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    const auto used = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_atim.tv_sec));
-    std::error_code ignored;
-    if (std::chrono::system_clock::now() - used > kRunsStay) std::filesystem::remove(entry->path(), ignored);
-  }
-}
 
 /// A path of a name that no other run has.
 std::optional<Message> answer_place(const Asked& asked) {
@@ -250,12 +234,7 @@ std::optional<Message> answer_place(const Asked& asked) {
   if (!is_model_name("x" + ending) || ending.size() > kLongestEnding) {
     throw Error(fmt::format("a file's ending has letters and digits, at most {}, not {}", kLongestEnding, ending));
   }
-  const std::filesystem::path folder = runs_folder();
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) throw Error(fmt::format("{}: cannot be made ({})", folder.string(), failed.message()));
-  std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
-  remove_old_runs(folder);
+  const std::filesystem::path folder = make_cache_folder(kRuns);
   static std::atomic<unsigned> count = 0;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   Message answer;
@@ -269,7 +248,7 @@ std::optional<Message> answer_place(const Asked& asked) {
 std::optional<Message> answer_forget(const Asked& asked) {
   const std::filesystem::path path = local_path(take<std::string>(asked.request, "path"));
   std::error_code failed;
-  const bool own = path.parent_path() == runs_folder() && path.native().ends_with(".h5");
+  const bool own = path.parent_path() == cache_folder(kRuns) && path.native().ends_with(".h5");
   Message answer;
   put(answer, "answer", own && std::filesystem::remove(path, failed));
   return answer;

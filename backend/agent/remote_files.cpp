@@ -58,6 +58,7 @@ class Copies {
     auto& [identity, copy] = copies_[path.url()];
     if (identity == facts.identity && std::filesystem::exists(copy)) return copy;
     copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
+    show_copy_as(copy.string(), fmt::format("{} (copied to the temporary folder of this machine, TMPDIR)", path.url()));
     if (!fetch_file(path, copy, true, job)) return {};
     identity = facts.identity;
     show_copy_as(copy.string(), path.url());
@@ -136,6 +137,20 @@ void forget_run(const RemotePath& run, const Job& job) {
   answer_to<bool>(request_about("forget", run), run.host, job, Again::never);
 }
 
+bool leave_there(const RemotePath& file, const Job& job) {
+  return answer_to<bool>(request_about("leave", file), file.host, job, Again::never).value_or(false);
+}
+
+bool require_writable_there(const RemotePath& file, bool overwrite, const Job& job) {
+  // It is begun, and none of its bytes follows.
+  Message request = request_about("write", file);
+  put(request, "begin", std::int64_t{0});
+  put(request, "size", std::int64_t{1});
+  put(request, "overwrite", overwrite);
+  put(request, "bytes", std::vector<std::uint8_t>());
+  return Remote::at(file.host)->ask(request, job).has_value();
+}
+
 std::filesystem::path file_here(const std::string& path, const Job& job) {
   return is_remote(path) ? copies().of(parse_remote_path(path), job) : std::filesystem::path(path);
 }
@@ -166,6 +181,8 @@ bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool ov
 
 bool send_file(const std::filesystem::path& from, const RemotePath& to, bool overwrite, const Job& job) {
   const RegularFile file(from, "file");
+  // The connection may have ended while the file was made.
+  if (!require_writable_there(to, overwrite, job)) return false;
   const auto remote = Remote::at(to.host);
   const auto size = static_cast<std::int64_t>(file.size());
   std::int64_t done = 0;

@@ -57,6 +57,16 @@ std::filesystem::path file_here(const std::string& path, const Job& job = {});
 /// @throws Error likewise, as AtomicFile, and where the file changes meanwhile
 bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool overwrite, const Job& job);
 
+/// Leaves a file, and the folder that was made for it on another machine ("folder" of docs/agent.md), there for good.
+/// @returns whether it stays; false too if the job was stopped
+/// @throws Error likewise
+bool leave_there(const RemotePath& file, const Job& job);
+
+/// Looks whether a file can be written on another machine.
+/// @returns false if the job was stopped
+/// @throws Error in the words of AtomicFile there, and where the machine cannot be reached
+bool require_writable_there(const RemotePath& file, bool overwrite, const Job& job);
+
 /// Copies a file here into one on another machine, which appears under its name when it is whole.
 /// @returns false if the job was stopped
 /// @throws Error likewise

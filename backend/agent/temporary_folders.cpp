@@ -1,6 +1,10 @@
 #include "backend/agent/temporary_folders.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -10,10 +14,37 @@
 
 #include <fmt/format.h>
 
+#include "backend/agent/file_answers.h"
 #include "backend/base/error.h"
 
 namespace foxscope::agent {
 namespace {
+
+/// What is kept in a folder of the cache stays there until nobody has used it for so many days.
+constexpr std::chrono::days kUnusedStay{7};
+
+std::chrono::system_clock::time_point last_use(const std::filesystem::path& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return std::chrono::system_clock::now();
+  auto last = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_atim.tv_sec));
+  if (!S_ISDIR(status.st_mode)) return last;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed)) {
+    last = std::max(last, last_use(entry->path()));
+  }
+  return last;
+}
+
+void remove_unused(const std::filesystem::path& folder) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code ignored;
+    if (std::chrono::system_clock::now() - last_use(entry->path()) > kUnusedStay) {
+      std::filesystem::remove_all(entry->path(), ignored);
+    }
+  }
+}
 
 struct Folders {
   std::mutex mutex;
@@ -39,9 +70,9 @@ std::filesystem::path make_temporary_folder() {
   return folders().paths.emplace_back(folder);
 }
 
-void leave_temporary_folder(const std::filesystem::path& folder) {
+bool leave_temporary_folder(const std::filesystem::path& folder) {
   const std::lock_guard lock(folders().mutex);
-  std::erase(folders().paths, folder);
+  return std::erase(folders().paths, folder) > 0;
 }
 
 void remove_temporary_folders() {
@@ -50,6 +81,24 @@ void remove_temporary_folders() {
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
   }
+}
+
+std::filesystem::path cache_folder(const std::string& name) {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  return std::filesystem::path(cache != nullptr && *cache == '/' ? cache : local_path("~/.cache")) / "foxscope" / name;
+}
+
+std::filesystem::path make_cache_folder(const std::string& name) {
+  const std::filesystem::path folder = cache_folder(name);
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) {
+    throw Error(fmt::format("{}: cannot be made ({}): set XDG_CACHE_HOME to a folder that you may write to",
+                            folder.string(), failed.message()));
+  }
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);
+  remove_unused(folder);
+  return folder;
 }
 
 }  // namespace foxscope::agent

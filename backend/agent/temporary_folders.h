@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace foxscope::agent {
 
@@ -8,10 +9,18 @@ namespace foxscope::agent {
 /// @throws Error that says to set TMPDIR
 std::filesystem::path make_temporary_folder();
 
-/// Leaves one of these folders where it is, for good.
-void leave_temporary_folder(const std::filesystem::path& folder);
+/// Leaves one of these folders where it is, for good. @returns whether it was one
+bool leave_temporary_folder(const std::filesystem::path& folder);
 
 /// Removes these folders, all that are left; from any thread, also where a signal ends the process.
 void remove_temporary_folders();
+
+/// $XDG_CACHE_HOME/foxscope/NAME, else ~/.cache/foxscope/NAME. @throws Error where there is no home folder
+std::filesystem::path cache_folder(const std::string& name);
+
+/// The same, made where it is missing, so that only this user may enter. Files and folders in it that nobody has used
+/// for seven days are removed.
+/// @throws Error that says to set XDG_CACHE_HOME
+std::filesystem::path make_cache_folder(const std::string& name);
 
 }  // namespace foxscope::agent

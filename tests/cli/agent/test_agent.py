@@ -324,6 +324,117 @@ class ThroughAPipe(AgentTest):
         self.assertEqual(said.returncode, 0, said.stderr)
         self.assertIn(b"were computed before", said.stderr)
 
+    def test_an_evaluation_here_whose_output_is_there_goes_on(self):
+        corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
+        cache = self.folder / "cache"
+        environment = {**os.environ, **slow_pipe(self.folder, 1, 1000), "XDG_CACHE_HOME": str(cache)}
+        arguments = ["eval", "loss", "--model", str(FOX), "--corpus", str(corpus), "--length", "64", "--windows", "40",
+                     "-o", f"ssh://box{output}"]
+        process = subprocess.Popen([PROGRAM, *arguments], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        deadline = time.monotonic() + 120
+        while not (begun := list(cache.rglob("eval.h5.partial"))) or begun[0].stat().st_size < 2000:
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, said)
+        self.assertIn(f"the work so far is in {begun[0]}, the same command goes on from it", said.decode().splitlines()[-1])
+        self.assertTrue(begun[0].exists())
+        self.assertFalse(output.exists())
+        said = self.foxscope(*arguments, environment=environment)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn(b"were computed before", said.stderr)
+        self.assertEqual(said.stdout.decode().splitlines()[-1], f"written to ssh://box{output}")
+        here = self.folder / "here" / "eval.h5"
+        here.parent.mkdir()
+        self.done("eval", "loss", "--model", FOX, "--corpus", corpus, "--length", "64", "--windows", "40", "-o", here)
+        self.assertEqual(contents(output), contents(here))
+        self.assertEqual(list((cache / "foxscope" / "outputs").iterdir()), [])
+
+    def test_an_output_there_that_cannot_be_written_is_refused_before_the_work(self):
+        text = self.write("text.txt", TEXT)
+        environment = slow_pipe(self.folder, 0, 1000)
+        gone = dict(environment, FOXSCOPE_REMOTE_PROGRAM="/nonexistent/foxscope")
+        for path, expected, machine in ((text, "exists already: use --force", environment),
+                                        (self.folder / "none" / "run.h5", "does not exist", environment),
+                                        (self.folder, "is a folder", environment),
+                                        (pathlib.Path("/proc/run.h5"), "cannot write to its folder", environment),
+                                        (self.folder / "run.h5", "box", gone)):
+            result = self.foxscope("run", "-v", "--model", FOX, "--text", text, "-o", f"ssh://box{path}",
+                                   environment=machine)
+            said = result.stderr.decode()
+            self.assertEqual(result.returncode, 1, said)
+            self.assertIn(expected, said.splitlines()[-1])
+            self.assertNotIn("forward", said)
+            self.assertEqual(result.stdout, b"")
+        self.wait_for_none()
+
+    def test_an_output_that_is_not_sent_is_kept_and_not_called_written(self):
+        text, output = self.write("text.txt", TEXT), self.folder / "there.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
+        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", str(FOX), "--text", str(text), "-o",
+                                    f"ssh://box{output}"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        for line in process.stderr:
+            if b"sending" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        written, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, said)
+        self.assertEqual(written, b"")
+        self.assertFalse(output.exists())
+        kept = pathlib.Path(re.search(r"kept on this machine, in (/\S+/there\.h5): ", said.decode().splitlines()[-1])[1])
+        self.addCleanup(kept.parent.rmdir)
+        self.addCleanup(kept.unlink)
+        self.done("check", kept)
+
+    def test_several_processes_do_not_share_a_path_there(self):
+        text = self.write("text.txt", TEXT)
+        processes = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+        here = ("eval", "loss", "--length", "64", "-o", self.folder / "eval.h5")
+        for arguments in ((*here[:-1], "ssh://box/eval.h5", "--model", FOX, "--corpus", text),
+                          (*here, "--model", "ssh://box/model", "--corpus", text),
+                          (*here, "--model", FOX, "--corpus", "ssh://box/text.txt")):
+            self.fails(2, ["ssh://box/", "several processes work together on files of their own machine only", "log in there"],
+                       *arguments, environment=processes)
+
+    def test_what_has_no_room_here_stays_there_where_no_cache_can_be_made(self):
+        corpus, output = self.write("corpus.txt", TEXT * 20), self.folder / "eval.h5"
+        result = self.foxscope("eval", "loss", "-q", "--model", f"ssh://box{FOX}", "--corpus", corpus, "--length", "64",
+                               "--windows", "3", "-o", output,
+                               environment=slow_pipe(self.folder, 0, 1000, "ulimit -f 100000; export XDG_CACHE_HOME=/proc/none"),
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, 1 << 30)))
+        self.assertEqual(result.returncode, 1)
+        said = result.stderr.decode()
+        self.assertRegex(said, rf"\Afoxscope: {re.escape(str(output))}: needs [^\n]*\n\Z")
+        kept = pathlib.Path(re.search(r"kept in ssh://box(/\S+/eval\.h5): copy", said)[1])
+        self.addCleanup(kept.parent.rmdir)
+        self.addCleanup(kept.unlink)
+        with h5py.File(kept) as file:
+            self.assertIn("models/fox-pro-12m/loss/per_token_loss", file)
+
+    def test_a_full_temporary_folder_is_named_with_its_machine(self):
+        text, output = self.write("text.txt", TEXT * 60), self.folder / "run.h5"
+        narrow = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, 1 << 30))  # noqa: E731
+        here = slow_pipe(self.folder, 0, 1000, "ulimit -f 100000")
+        of_here, of_there = "temporary folder of this machine, TMPDIR): needs ", "temporary folder of box, TMPDIR there): needs "
+
+        def said(limit, environment, *arguments):
+            result = self.foxscope("run", "-q", *arguments, environment=environment, preexec_fn=limit)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertFalse(output.exists())
+            return result.stderr.decode().removeprefix("foxscope: ")
+
+        box, short = f"ssh://box{text}", self.write("short.txt", TEXT)
+        self.assertIn(f"{box} (copied to the {of_here}", said(narrow, here, "--model", FOX, "--text", box, "-o", output))
+        self.assertIn(f"ssh://box{output} (made in the {of_here}",
+                      said(narrow, here, "--model", FOX, "--text", short, "-o", f"ssh://box{output}"))
+        there = slow_pipe(self.folder, 0, 1000, "ulimit -f 4")
+        self.assertIn(f"{text} (copied to the {of_there}",
+                      said(None, there, "--model", f"ssh://box{FOX}", "--text", text, "-o", output))
+        self.assertIn(f"{output} (made in the {of_there}",
+                      said(None, there, "--model", f"ssh://box{FOX}", "--text", short, "-o", output))
+
     @unittest.skipUnless(DRAWS, "a build without Qt has no window")
     def test_the_window_shows_what_it_shows_of_a_file_here(self):
         run = self.two_runs()
