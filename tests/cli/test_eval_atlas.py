@@ -563,12 +563,8 @@ class ResumeTest(AtlasTest, PartialTest):
             sizes.append(self.partial.stat().st_size)
         self.assertEqual(sizes, sorted(sizes))
         whole = self.partial.read_bytes()
-        # Records that stand twice, then one that is cut short, or zeros as a crash leaves them.
-        for tail in [whole[72:] + whole[72:1000], whole[72:] + bytes(5000), bytes(5000)]:
-            self.output.unlink(missing_ok=True)
-            self.partial.write_bytes(whole + tail)
-            self.done(*self.arguments(self.output, **arguments))
-            self.expect_same(self.folder / "whole.h5", self.output)
+        self.partial.write_bytes(whole + whole[72:] + bytes(5000))  # records that stand twice, and zeros of a crash
+        self.done(*self.arguments(self.output, **arguments))
         self.assertFalse(self.partial.exists())
         self.expect_same(self.folder / "whole.h5", self.output)
 
