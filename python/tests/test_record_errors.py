@@ -499,3 +499,58 @@ def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
     with pytest.raises(FoxscopeError, match=r"layer 0: q has no numbers"), record(tmp_path / "run.h5", input_ids=[1]) as rec:
         rec.attention(0, torch.empty(1, 1, 4, device="meta"), torch.ones(1, 1, 4))
     assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "raise SystemExit"])
+@pytest.mark.parametrize("names", ["none", "hidden"])
+def test_a_process_that_is_forked_within_the_block(end: str, names: str, tmp_path: Path) -> None:
+    """It records nothing and leaves the block; the file is its parent's, as without it, continuations included."""
+    code = SCRIPT + (
+        "import foxscope.recording.atomic_file as files\n"
+        f"if {names == 'hidden'}: files.hasattr = lambda *_: False\n"
+        "q, k = numpy.random.default_rng(0).standard_normal((2, *q.shape))\n"
+        "for path, forks in zip(sys.argv[1:], (False, True)):\n"
+        "    child = None\n"
+        "    with record(path, input_ids=[0] * 2000) as rec:\n"
+        "        rec.attention(0, q[:, :900], k[:, :900])\n"
+        "        rec.attention(1, q[:, :900], k[:, :900])\n"
+        "        rec.attention(0, q[:, 900:1300], k[:, :1300])\n"
+        "        child = os.fork() if forks else None\n"
+        "        rec.attention(1, q[:, 900:1300] * (1 + (child == 0)), k[:, :1300])\n"
+        "        if child == 0:\n"
+        "            rec.attention(7, q, k)\n"
+        "            rec.logits(numpy.zeros((2000, 5)))\n"
+        "            assert rec.summary().count('900 positions') == 1\n"
+        "        elif child is not None:\n"
+        "            assert os.waitpid(child, 0)[1] == 0 and not os.path.exists(path)\n"
+        "        for layer in range(2 * (child != 0)):\n"
+        "            rec.attention(layer, q[:, 1300:], k)\n"
+        "    if child == 0:\n"
+        f"        {end}\n"
+    )
+    paths = [tmp_path / "alone.h5", tmp_path / "forked.h5"]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *paths], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    alone, forked = map(arrays_of, paths)
+    assert alone.keys() == forked.keys()
+    assert all(np.array_equal(alone[name], forked[name]) for name in alone)
+    assert sorted(os.listdir(tmp_path)) == ["alone.h5", "forked.h5"]
+
+
+@pytest.mark.parametrize("imports", ["numpy", "torch"])
+def test_a_recording_that_nobody_closes(imports: str, tmp_path: Path) -> None:
+    """One line says that there is no file, also where a forked process ends first."""
+    if imports == "torch":
+        pytest.importorskip("torch", exc_type=ImportError)
+    code = SCRIPT + (
+        f"import {imports}\n"
+        "rec = record(sys.argv[1], input_ids=[0] * 2000)\n"
+        "rec.__enter__()\n"
+        "rec.attention(0, q, k)\n"
+        "if child := os.fork():\n"
+        "    os.waitpid(child, 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "run.h5"], capture_output=True, text=True, check=True)
+    line = f"{tmp_path / 'run.h5'}: the recording was never closed, and nothing is written: use it as `with foxscope.record"
+    assert done.stderr.count(line) == 1 and "rror" not in done.stderr
+    assert nothing_left(tmp_path)

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +88,16 @@ def _number(value: Any, what: str) -> float:
         raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
+def _abandon(writer: RunWriter, path: str, process: int, file: str, line: int) -> None:
+    """Throws away what a recording wrote that nobody closed, and says so, with the line of the program that opened it."""
+    writer.discard()
+    if process == os.getpid():
+        message = (
+            f"{path}: the recording was never closed, and nothing is written: use it as `with foxscope.record(...) as rec:`"
+        )
+        warnings.warn_explicit(message, UserWarning, file, line)
+
+
 def _is_writer() -> bool:
     """Whether this process writes: under torch.distributed rank 0 alone."""
     torch = sys.modules.get("torch")
@@ -154,7 +165,9 @@ class Recording:
         self._writer: RunWriter | None = None
         self._capture: Capture | None = None
         self._closed = False
-        self._writes = _is_writer()
+        self._is_writer = _is_writer()
+        self._process = os.getpid()
+        self._left_open: weakref.finalize[Any, Recording] | None = None
         self._beside = Beside()
 
     # ---- the block
@@ -162,14 +175,20 @@ class Recording:
     def __enter__(self) -> Recording:
         if self._writer is not None or self._closed:
             raise FoxscopeError(f"{self._path}: a recording is used once: call foxscope.record again")
+        self._process = os.getpid()
         if not self._writes:
             return self
         self._writer = RunWriter(self._path, self._name, self._overwrite)
+        opener = sys._getframe(1)
+        self._left_open = weakref.finalize(
+            self, _abandon, self._writer, self._path, self._process, opener.f_code.co_filename, opener.f_lineno
+        )
         if self._automatic:
             self._capture = Capture(self._seen)
             try:
                 self._capture.start()
             except BaseException:
+                self._left_open.detach()
                 self._writer.discard()
                 raise
         return self
@@ -177,8 +196,10 @@ class Recording:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._capture is not None:
             self._capture.stop()
-        if self._writer is None:
+        if self._writer is None or not self._writes:
             return
+        assert self._left_open is not None
+        self._left_open.detach()
         try:
             if kind is None:
                 self._join()
@@ -189,6 +210,11 @@ class Recording:
             self._closed = True
             self._writer.discard()
             self._writer = None
+
+    @property
+    def _writes(self) -> bool:
+        """Whether this process writes. One that was forked within the block does not: the file is its parent's."""
+        return self._is_writer and self._process == os.getpid()
 
     # ---- what a user calls
 
@@ -337,7 +363,8 @@ class Recording:
 
     def summary(self) -> str:
         """What was seen, a line a layer, and what was left out with the reason."""
-        self._join()
+        if self._writes:
+            self._join()
         lines = []
         for layer, seen in sorted(self._layers.items()):
             call, sizes = seen.call, seen.sizes
@@ -374,6 +401,8 @@ class Recording:
     def _seen(self, key: object, wanted: int | None, module: str, read: Any) -> None:
         """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer."""
         assert self._capture is not None
+        if not self._writes:
+            return
         try:
             call: Call = read(self._sequence)
         except NotRecordable as reason:
