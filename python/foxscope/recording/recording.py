@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from .tokens import TokenTable, make_tokens, read_ids
 #: Layers that a run file may have.
 MOST_LAYERS = 10_000
 
+_Numeric = TypeVar("_Numeric", int, float)
+
 KEEP_WORDS = ("loss", "gates", "qk", "values", "logits")
 
 
@@ -65,9 +67,15 @@ def _words(value: str | Sequence[str]) -> list[str]:
     return words
 
 
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
 def _whole(value: Any, what: str) -> int:
-    """A whole number, of Python, numpy or torch; raises FoxscopeError for any other."""
+    """A whole number, of Python, numpy or torch; raises FoxscopeError for any other, and for a truth value."""
     try:
+        if _is_truth(value):
+            raise TypeError
         return operator.index(value)
     except TypeError as error:
         raise FoxscopeError(f"{what}: expected a whole number, got {value!r}") from error
@@ -81,10 +89,12 @@ def _whole_numbers(values: Any, what: str) -> list[int]:
 
 
 def _number(value: Any, what: str) -> float:
-    """A number, of Python, numpy or torch; raises FoxscopeError for anything else."""
+    """A number, of Python, numpy or torch; raises FoxscopeError for anything else, and for a truth value."""
     try:
+        if _is_truth(value):
+            raise TypeError
         return float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
@@ -96,6 +106,13 @@ def _abandon(writer: RunWriter, path: str, process: int, file: str, line: int) -
             f"{path}: the recording was never closed, and nothing is written: use it as `with foxscope.record(...) as rec:`"
         )
         warnings.warn_explicit(message, UserWarning, file, line)
+
+
+def _above_0(value: _Numeric, what: str) -> _Numeric:
+    """The number; raises FoxscopeError for one that is not above 0."""
+    if value > 0:
+        return value
+    raise FoxscopeError(f"{what}: expected a number above 0, or None for none, got {value}")
 
 
 def _is_writer() -> bool:
@@ -237,8 +254,8 @@ class Recording:
         k, v        [H_kv, L, d], [H_kv, L, d_v]; query head h reads key head h // (H / H_kv)
         log_forget  [H, L] log f, nats, at most 0; None: no gate. Below -1000, and -inf, a gate is closed: the file has -1000
         scale       what q.k is multiplied by; None: 1/sqrt(d)
-        window      w: query i sees the keys i - w < j <= i; None or 0: all before it
-        softcap     logits are softcap tanh(s / softcap); None or 0: they are s
+        window      w of 1 or above: query i sees the keys i - w < j <= i; None: all before it
+        softcap     logits are softcap tanh(s / softcap), above 0; None: they are s
         sinks       [H] logits that every row's softmax has beside those of keys
         output      [H, L, d_v] that the model's own attention gave, to check against
         Raises FoxscopeError for what does not fit together, and where the output is another.
@@ -253,9 +270,9 @@ class Recording:
                 take(k, 3, "k"),
                 take(v, 3, "v"),
                 log_decay=take(log_forget, 2, "log_forget"),
-                scale=_number(shape_of(q)[-1] ** -0.5 if scale is None else scale, f"{where}: scale"),
-                window=_whole(window or 0, f"{where}: window"),
-                softcap=_number(softcap or 0, f"{where}: softcap"),
+                scale=_number(max(1, shape_of(q)[-1]) ** -0.5 if scale is None else scale, f"{where}: scale"),
+                window=0 if window is None else _above_0(_whole(window, f"{where}: window"), f"{where}: window"),
+                softcap=0.0 if softcap is None else _above_0(_number(softcap, f"{where}: softcap"), f"{where}: softcap"),
                 sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
                 output=take(output, 3, "output"),
                 source="rec.attention",
@@ -292,7 +309,8 @@ class Recording:
         if mixer == "attention":
             raise FoxscopeError(f"layer {layer}: use rec.attention for softmax attention")
         take = self._take(f"layer {layer}")
-        channels = log_decay is not None and as_tensor(log_decay, "log_decay").ndim - (as_tensor(q, "q").ndim - 3) == 3
+        batch = as_tensor(q, f"layer {layer}: q").ndim - 3
+        channels = log_decay is not None and as_tensor(log_decay, f"layer {layer}: log_decay").ndim - batch == 3
         self._record(
             layer,
             Call(
@@ -314,9 +332,22 @@ class Recording:
 
     def _take(self, where: str) -> Any:
         def take(value: Tensor | None, axes: int, name: str) -> Tensor | None:
-            return one_sequence(value, axes, self._sequence, where, name)
+            if value is None and name in ("q", "k"):
+                raise FoxscopeError(f"{where}: {name}: expected a tensor [heads, positions, channels], got None")
+            one = one_sequence(value, axes, self._sequence, where, name)
+            if one is not None and name in ("q", "k", "v", "output"):
+                self._check_sequence(value, axes, f"{where}: {name}")
+            return one
 
         return take
+
+    def _check_sequence(self, value: Tensor, axes: int, what: str) -> None:
+        """Raises FoxscopeError where a tensor of the whole text has no sequence of the recording's number."""
+        shape = shape_of(as_tensor(value, what))
+        if self._sequence >= (shape[0] if len(shape) > axes else 1):
+            raise FoxscopeError(
+                f"{what}: has one sequence, and sequence={self._sequence} was asked for: leave sequence= out, or pass the batch"
+            )
 
     def tokens(self, input_ids: Any, text: str | None = None, offsets: Any = None) -> None:
         """Names what was read where it was not known before: prompt and answer of a generation, [L] or [B, L].
@@ -339,6 +370,7 @@ class Recording:
         if self._ids is None:
             raise FoxscopeError("rec.logits: call rec.tokens(input_ids) before, or pass input_ids= to foxscope.record")
         one: Tensor = one_sequence(logits, 2, self._sequence, "rec.logits", "logits")
+        self._check_sequence(logits, 2, "rec.logits: logits")
         begin, count = self._logits_rows, int(one.shape[0])
         if begin + count > len(self._ids):
             raise FoxscopeError(
