@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from foxscope.errors import FoxscopeError
 
-__all__ = ["Host", "is_remote", "parse_remote_path"]
+__all__ = ["Host", "is_remote", "parse_remote_path", "said_there"]
 
 _SCHEME = "ssh://"
 _LARGEST_PORT = 65535
@@ -44,6 +44,15 @@ class Host:
 def is_remote(path: str) -> bool:
     """Whether a path is meant to be on another machine."""
     return path.startswith(_SCHEME)
+
+
+def said_there(machine: str, sentence: str) -> str:
+    """A sentence from another machine, by its words in an URL, as the program says it: "ssh://box/run.h5: is damaged" where it
+    begins with a path, and else "box: out of memory". `machine` is empty for this one.
+    """
+    if not machine:
+        return sentence
+    return f"{_SCHEME}{machine}{sentence}" if sentence.startswith("/") else f"{machine}: {sentence}"
 
 
 def parse_remote_path(url: str) -> tuple[Host, str]:
