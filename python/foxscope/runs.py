@@ -473,17 +473,17 @@ class Head:
 
     @property
     def query(self) -> NDArray[np.float32]:
-        """Queries as they enter the mixer, [L, d]."""
+        """Queries as they enter the mixer, [L, d]; of softmax attention padded with zeros where values are wider."""
         return read_row(self.model, "query", self.layer, self.head)
 
     @property
     def key(self) -> NDArray[np.float32]:
-        """Keys that the head reads, [L, d]."""
+        """Keys that the head reads, [L, d], padded as queries are."""
         return read_row(self.model, "key", self.layer, self.head)
 
     @property
     def value(self) -> NDArray[np.float32]:
-        """Values that the head reads, [L, d_v]."""
+        """Values that the head reads, [L, d_v]; of softmax attention padded with zeros where queries are wider."""
         return read_row(self.model, "value", self.layer, self.head)
 
     def __repr__(self) -> str:

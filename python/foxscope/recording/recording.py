@@ -108,6 +108,15 @@ def _abandon(writer: RunWriter, path: str, process: int, file: str, line: int) -
         warnings.warn_explicit(message, UserWarning, file, line)
 
 
+def _widths(layer: Layer) -> str:
+    """Words for values of another width than queries, and for the width that a file of softmax attention has of both."""
+    queries, values, both = layer.given["head_dim"], layer.given["value_dim"], layer.sizes["head_dim"]
+    if queries == values:
+        return ""
+    padded = f", {'queries and keys' if both > queries else 'values'} padded to {both}" if layer.softmax else ""
+    return f" with values of {values}{padded}"
+
+
 def _above_0(value: _Numeric, what: str) -> _Numeric:
     """The number; raises FoxscopeError for one that is not above 0."""
     if value > 0:
@@ -404,7 +413,7 @@ class Recording:
             if seen.decay != "none":
                 words.append({"head": "a gate a head", "channel": "a gate a channel", "rates": "rates"}[seen.decay])
             shared = "" if sizes["key_heads"] == sizes["heads"] else f" ({sizes['key_heads']} key heads)"
-            words.append(f"{sizes['heads']} heads{shared} of {sizes['head_dim']}")
+            words.append(f"{sizes['heads']} heads{shared} of {seen.given['head_dim']}{_widths(seen)}")
             words.append(f"{seen.positions} positions")
             words.append(f"scale {call.scale:.6g}")
             words += [f"window {call.window}"] if call.window else []
