@@ -5,7 +5,7 @@ from typing import Any
 
 from foxscope.errors import FoxscopeError
 
-__all__ = ["as_path"]
+__all__ = ["as_path", "check_utf8"]
 
 
 def as_path(value: Any, what: str) -> str:
@@ -31,3 +31,13 @@ def as_path(value: Any, what: str) -> str:
     except UnicodeEncodeError:
         raise FoxscopeError(f"{what}: no path has half a character (a surrogate), and {path!r:.80} has one") from None
     return path
+
+
+def check_utf8(path: str) -> None:
+    """Raises FoxscopeError for the path of a file to open that is not UTF-8, which no request can hold (docs/agent.md)."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise FoxscopeError(
+            f"{path!r}: the name is not UTF-8, and the program is asked in UTF-8: give the file another"
+        ) from None

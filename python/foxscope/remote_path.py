@@ -67,7 +67,7 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
     def unescaped(part: str) -> str:
         if re.search("%(?![0-9A-Fa-f]{2})", part):
             raise refuse("a % needs two hexadecimal digits behind it")
-        text = os.fsdecode(unquote_to_bytes(part))
+        text = os.fsdecode(unquote_to_bytes(os.fsencode(part)))
         if "\0" in text:
             raise refuse("no path has a byte of 0")
         return text

@@ -390,6 +390,12 @@ class TestOtherMachines:
         monkeypatch.setenv("FOXSCOPE_SSH", "ssh 'open")
         one_line("FOXSCOPE_SSH: a quote is not closed", lambda: foxscope.open(f"ssh://fifth{run_path}"))
 
+    def test_names_that_are_not_utf8(self, there: str) -> None:
+        for path in ("\udcff.h5", "ssh://cluster/\udcff.h5", "ssh://cluster/%ff.h5"):
+            one_line(r"\\udcff.h5': the name is not UTF-8", lambda path=path: foxscope.open(path))  # type: ignore[misc]
+        one_line("the name is not UTF-8", lambda: foxscope.run(MODELS / "fox-pro-12m", "A fox.", "\udcff.h5"))
+        assert not Path(there, "asked").exists()
+
     def test_urls(self) -> None:
         for url, host, path in [
             ("ssh://cluster/data/run.h5", Host("", "cluster", 0), "/data/run.h5"),
