@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from foxscope.connection import PROTOCOL, Answer, Connection, ConnectionEnded, Json
 from foxscope.errors import FoxscopeError
 from foxscope.program import VERSION, find_program
-from foxscope.remote_path import Host
+from foxscope.remote_path import Host, said_there
 
 __all__ = ["Agent", "agent_of"]
 
@@ -107,7 +107,7 @@ class Agent:
         status = self.connection().ask("command", fields, parts=parts, listen=listen).value
         if status != 0:
             line = notes[-1] if notes else f"foxscope {arguments[0]} ended with status {status}"
-            raise FoxscopeError(f"{self.host.words()}: {line}" if self.host else line)
+            raise FoxscopeError(said_there(self.host.words() if self.host else "", line))
         return b"".join(output)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foxscope.errors import FoxscopeError
+from foxscope.remote_path import said_there
 
 __all__ = ["Answer", "Connection", "ConnectionEnded", "number"]
 
@@ -289,10 +290,7 @@ class Connection:
                 self._process.stdin.flush()
         except (OSError, ValueError):
             self._requests.end()
-            raise ConnectionEnded(self._words("the connection has ended")) from None
-
-    def _words(self, text: str) -> str:
-        return f"{self.name}: {text}" if self.name else text
+            raise ConnectionEnded(said_there(self.name, "the connection has ended")) from None
 
     def ask(
         self,
@@ -313,7 +311,7 @@ class Connection:
         messages: queue.SimpleQueue[_Message | None] = queue.SimpleQueue()
         with self._requests.lock:
             if self._requests.ended:
-                raise ConnectionEnded(self._words("the connection has ended"))
+                raise ConnectionEnded(said_there(self.name, "the connection has ended"))
             self._last_id += 1
             own = self._last_id
             self._requests.waiting[own] = (messages, into)
@@ -322,14 +320,14 @@ class Connection:
             while True:
                 message = messages.get()
                 if message is None:
-                    raise ConnectionEnded(self._words("the connection has ended"))
+                    raise ConnectionEnded(said_there(self.name, "the connection has ended"))
                 header = message.header
                 if "answer" in header:
                     return Answer(header["answer"], message.parts)
                 if "error" in header:
-                    raise FoxscopeError(self._words(str(header["error"])))
+                    raise FoxscopeError(said_there(self.name, str(header["error"])))
                 if "stopped" in header:
-                    raise FoxscopeError(self._words("the request was stopped"))
+                    raise FoxscopeError(said_there(self.name, "the request was stopped"))
                 if listen is not None:
                     listen(header, message.parts)
         except KeyboardInterrupt:

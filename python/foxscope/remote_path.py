@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from foxscope.errors import FoxscopeError
 
-__all__ = ["Host", "is_remote", "parse_remote_path"]
+__all__ = ["Host", "is_remote", "parse_remote_path", "said_there"]
 
 _SCHEME = "ssh://"
 _LARGEST_PORT = 65535
@@ -46,6 +46,15 @@ def is_remote(path: str) -> bool:
     return path.startswith(_SCHEME)
 
 
+def said_there(machine: str, sentence: str) -> str:
+    """A sentence from another machine, by its words in an URL, as the program says it: "ssh://box/run.h5: is damaged" where it
+    begins with a path, and else "box: out of memory". `machine` is empty for this one.
+    """
+    if not machine:
+        return sentence
+    return f"{_SCHEME}{machine}{sentence}" if sentence.startswith("/") else f"{machine}: {sentence}"
+
+
 def parse_remote_path(url: str) -> tuple[Host, str]:
     """The machine of an URL, and the path there: absolute, or ~/... in the home folder.
 
@@ -58,7 +67,7 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
     def unescaped(part: str) -> str:
         if re.search("%(?![0-9A-Fa-f]{2})", part):
             raise refuse("a % needs two hexadecimal digits behind it")
-        text = os.fsdecode(unquote_to_bytes(part))
+        text = os.fsdecode(unquote_to_bytes(os.fsencode(part)))
         if "\0" in text:
             raise refuse("no path has a byte of 0")
         return text

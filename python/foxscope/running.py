@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from foxscope.agents import Agent, agent_of
 from foxscope.errors import FoxscopeError
 from foxscope.figures import option_words
-from foxscope.paths import as_path
+from foxscope.paths import as_path, check_utf8
 from foxscope.remote_path import is_remote, parse_remote_path
 from foxscope.runs import Run
 
@@ -77,6 +77,7 @@ def run(
         else:
             url = as_path(output, "output")
             output_host, there = parse_remote_path(url) if is_remote(url) else (None, os.path.abspath(url))
+            check_utf8(there)
             if output_host != host:
                 raise FoxscopeError(f"{url}: the run is written where the models run: name a file of that machine")
         words = ["run", "--text", "-", "-o", there, "--device", device]

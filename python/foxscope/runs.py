@@ -24,7 +24,7 @@ from foxscope.errors import FoxscopeError
 from foxscope.figures import Figure, option_words
 from foxscope.integers import as_integer
 from foxscope.opened import OpenedModels
-from foxscope.paths import as_path
+from foxscope.paths import as_path, check_utf8
 from foxscope.program import find_program
 from foxscope.remote_path import is_remote, parse_remote_path
 from foxscope.tables import import_pandas
@@ -473,17 +473,17 @@ class Head:
 
     @property
     def query(self) -> NDArray[np.float32]:
-        """Queries as they enter the mixer, [L, d]."""
+        """Queries as they enter the mixer, [L, d]; of softmax attention padded with zeros where values are wider."""
         return read_row(self.model, "query", self.layer, self.head)
 
     @property
     def key(self) -> NDArray[np.float32]:
-        """Keys that the head reads, [L, d]."""
+        """Keys that the head reads, [L, d], padded as queries are."""
         return read_row(self.model, "key", self.layer, self.head)
 
     @property
     def value(self) -> NDArray[np.float32]:
-        """Values that the head reads, [L, d_v]."""
+        """Values that the head reads, [L, d_v]; of softmax attention padded with zeros where queries are wider."""
         return read_row(self.model, "value", self.layer, self.head)
 
     def __repr__(self) -> str:
@@ -513,6 +513,7 @@ def open(path: "str | os.PathLike[str]", *, check: bool = True, device: str = "a
         raise FoxscopeError(f"kind {kind!r}: use 'run' or 'atlas'")
     name = as_path(path, "open")
     host, there = parse_remote_path(name) if is_remote(name) else (None, os.path.abspath(name))
+    check_utf8(there)
     agent = agent_of(host)
     agent.enter()  # one agent says what the file is, and reads it
     try:

@@ -366,7 +366,20 @@ class TestOtherMachines:
         one_line("give models of one machine", lambda: foxscope.run([url, MODELS / "fox-pro-12m"], "The fox."))
 
     def test_errors_name_the_machine(self, run_path: Path, there: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        one_line("^cluster: /nowhere/run.h5: ", lambda: foxscope.open("ssh://cluster/nowhere/run.h5"))
+        url = f"ssh://ann@cluster:22{there}"
+        one_line("^ssh://cluster/nowhere/run.h5: cannot be opened", lambda: foxscope.open("ssh://cluster/nowhere/run.h5"))
+        Path(there, "cut.h5").write_bytes(run_path.read_bytes()[:20_000])
+        one_line(f"^{url}/cut.h5: is cut short, 20000 of", lambda: foxscope.open(f"{url}/cut.h5"))
+        model = f"ssh://ann@cluster:22{MODELS / 'fox-pro-12m'}"
+        one_line(f"^{url}/cut.h5: exists already", lambda: foxscope.run(model, "A fox.", f"{url}/cut.h5"))
+        one_line(f"^{url}/no/run.h5: the folder {there}/no does not", lambda: foxscope.run(model, "A fox.", f"{url}/no/run.h5"))
+        one_line("^cluster: ", lambda: foxscope.run(f"ssh://cluster{MODELS / 'fox-pro-12m'}", "A fox.", no_option=1))
+        copy = Path(there, "copy.h5")
+        copy.write_bytes(run_path.read_bytes())
+        with foxscope.open(f"{url}/copy.h5") as run:
+            head = run["fox"].head(0, 0)
+            copy.write_bytes(Path(there, "cut.h5").read_bytes())
+            one_line(f"^{url}/copy.h5: has changed since it was opened", lambda: head.attention[3, 2])
         monkeypatch.setenv("FOXSCOPE_REMOTE_PROGRAM", "no-such-program")
         one_line("^other: there is no program no-such-program there", lambda: foxscope.open(f"ssh://other{run_path}"))
         monkeypatch.setenv("FOXSCOPE_SSH", str(script(Path(there, "closed"), "echo Connection refused >&2; exit 255\n")))
@@ -376,6 +389,12 @@ class TestOtherMachines:
         one_line("no-such-ssh: cannot be started", lambda: foxscope.open(f"ssh://fourth{run_path}"))
         monkeypatch.setenv("FOXSCOPE_SSH", "ssh 'open")
         one_line("FOXSCOPE_SSH: a quote is not closed", lambda: foxscope.open(f"ssh://fifth{run_path}"))
+
+    def test_names_that_are_not_utf8(self, there: str) -> None:
+        for path in ("\udcff.h5", "ssh://cluster/\udcff.h5", "ssh://cluster/%ff.h5"):
+            one_line(r"\\udcff.h5': the name is not UTF-8", lambda path=path: foxscope.open(path))  # type: ignore[misc]
+        one_line("the name is not UTF-8", lambda: foxscope.run(MODELS / "fox-pro-12m", "A fox.", "\udcff.h5"))
+        assert not Path(there, "asked").exists()
 
     def test_urls(self) -> None:
         for url, host, path in [

@@ -44,16 +44,25 @@ def test_attention_with_everything_that_a_run_file_holds(tmp_path: Path) -> None
 
 def test_layers_with_scales_windows_and_widths_of_their_own(tmp_path: Path) -> None:
     """Queries take the difference of scales; values that are wider than keys widen keys with zeros."""
-    kinds = [(8, 8, 0.3, 0), (8, 8, 0.7, 40), (4, 10, 0.5, 0)]
+    kinds = [(8, 8, 0.3, 0), (8, 8, 0.7, 40), (4, 10, 0.5, 0), (8, 6, 0.3, 0)]
     expected = []
     with record(tmp_path / "run.h5", input_ids=IDS) as rec:
         for n, (d, d_v, scale, window) in enumerate(kinds):
             q, k, v = arrays((2, LENGTH, d), (2, LENGTH, d), (2, LENGTH, d_v), seed=n)
             expected.append(dense_attention(q.astype(float), k.astype(float), scale=scale, window=window))
-            rec.attention(n, q, k, v, scale=scale, window=window, output=expected[-1] @ v)
+            rec.attention(n, q, k, v, scale=scale, window=window or None, output=expected[-1] @ v)
     check_file(tmp_path / "run.h5")
     for n, maps in enumerate(expected):
         assert_maps(tmp_path / "run.h5", n, maps)
+    lines = rec.summary().splitlines()
+    assert "2 heads of 8, 90 positions" in lines[0]
+    assert "2 heads of 4 with values of 10, queries and keys padded to 10, 90 positions" in lines[2]
+    assert "2 heads of 8 with values of 6, values padded to 8, 90 positions" in lines[3]
+    with foxscope.open(tmp_path / "run.h5") as run:
+        wide, narrow = run[0].head(2, 0), run[0].head(3, 0)
+        assert wide.query.shape == wide.key.shape == (LENGTH, 10) and wide.query[:, :4].all()
+        assert not wide.query[:, 4:].any() and not wide.key[:, 4:].any()
+        assert narrow.value.shape == (LENGTH, 8) and narrow.value[:, :6].all() and not narrow.value[:, 6:].any()
 
 
 @pytest.mark.parametrize("mixer", ["mamba2", "gated_linear_attention", "delta_rule", "kimi"])

@@ -51,7 +51,32 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     "many layers": (lambda rec: rec.attention(100_000, Q, K), "layer 100000: expected a number from 0 to 9999"),
     "named layer": (lambda rec: rec.attention("a", Q, K), "layer: expected a whole number, got 'a'"),
     "scale": (lambda rec: rec.attention(0, Q, K, scale=0), "scale: expected a number above 0, got 0"),
-    "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number of 0 or above, got -2"),
+    "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number above 0, or None for none, got -2"),
+    "window of 0": (lambda rec: rec.attention(0, Q, K, window=0), "window: expected a number above 0, or None for none, got 0"),
+    "wide window": (
+        lambda rec: rec.attention(0, Q, K, window=10**25),
+        "layer 0: window: expected a number of 0 to 1099511627776, got 10000000000000000000000000",
+    ),
+    "window of truth": (lambda rec: rec.attention(0, Q, K, window=True), "window: expected a whole number, got True"),
+    "scale of truth": (lambda rec: rec.attention(0, Q, K, scale=np.True_), "scale: expected a number, got"),
+    "huge softcap": (lambda rec: rec.attention(0, Q, K, softcap=10**400), "softcap: expected a number, got 1000"),
+    "layer of truth": (lambda rec: rec.attention(False, Q, K), "layer: expected a whole number, got False"),
+    "no queries": (
+        lambda rec: rec.attention(0, None, K),
+        r"layer 0: q: expected a tensor \[heads, positions, channels\], got None",
+    ),
+    "no keys": (lambda rec: rec.attention(0, Q, None), r"layer 0: k: expected a tensor .*got None"),
+    "no queries of a mixer": (lambda rec: rec.mixer(0, "mamba2", None, K), r"layer 0: q is no array of real numbers"),
+    "no channels": (
+        lambda rec: rec.attention(0, Q[..., :0], K[..., :0]),
+        r"layer 0: q: expected \[heads, positions, channels\], got \[4, 70, 0\]",
+    ),
+    "complex": (lambda rec: rec.attention(0, Q + 0j, K), "layer 0: q is no array of real numbers but of complex64"),
+    "truth": (lambda rec: rec.attention(0, Q, K > 0), "layer 0: k is no array of real numbers but of bool"),
+    "masked": (
+        lambda rec: rec.attention(0, Q, np.ma.masked_less(K, 0)),
+        r"layer 0: k is masked in \d+ places: pass the numbers that attention read there",
+    ),
     "part of a window": (lambda rec: rec.attention(0, Q, K, window=2.5), "window: expected a whole number, got 2.5"),
     "gate just above 1": (
         lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), 2e-6)),
@@ -59,8 +84,10 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     ),
     "scale of words": (lambda rec: rec.attention(0, Q, K, scale="a"), "layer 0: scale: expected a number, got 'a'"),
     "softcap of words": (lambda rec: rec.attention(0, Q, K, softcap="a"), "layer 0: softcap: expected a number, got 'a'"),
-    "softcap": (lambda rec: rec.attention(0, Q, K, softcap=-2), "softcap: expected a number of 0 or above, got -2"),
-    "objects": (lambda rec: rec.attention(0, [object()], K), "layer 0: q is no array of numbers"),
+    "softcap": (lambda rec: rec.attention(0, Q, K, softcap=-2), "softcap: expected a number above 0, or None for none, got -2"),
+    "softcap of 0": (lambda rec: rec.attention(0, Q, K, softcap=0), "softcap: expected a number above 0.*, got 0"),
+    "infinite softcap": (lambda rec: rec.attention(0, Q, K, softcap=np.inf), "softcap: expected a number.*, got inf"),
+    "objects": (lambda rec: rec.attention(0, [object()], K), "layer 0: q is no array of real numbers"),
     "gate above 1": (
         lambda rec: rec.attention(0, Q, K, log_forget=spoiled(LOG_F, (2, 17), 0.25)),
         "log_forget is 0.25 at head 2, position 17, so the gate is above 1: pass logsigmoid",
@@ -145,6 +172,53 @@ def test_one_line_and_nothing_left(case: str, tmp_path: Path) -> None:
         call(rec)
     assert "\n" not in str(caught.value)
     assert nothing_left(tmp_path)
+
+
+TENSORS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "complex": (lambda torch, q: q + 0j, "q is no array of real numbers but of complex64"),
+    "truth": (lambda torch, q: q > 0, "q is no array of real numbers but of bool"),
+    "float8": (lambda torch, q: q.to(torch.float8_e4m3fn), "q is of float8_e4m3fn: pass the numbers that it stands for"),
+    "quantized": (lambda torch, q: torch.quantize_per_tensor(q, 0.1, 0, torch.qint8), "q is of qint8: pass the numbers"),
+    "sparse": (lambda torch, q: q.to_sparse(), r"q is of layout torch.sparse_coo: pass q.to_dense\(\)"),
+    "nested": (lambda torch, q: torch.nested.nested_tensor([q, q[:, :9]]), r"q is a nested tensor: pass one sequence of it"),
+    "jagged": (
+        lambda torch, q: torch.nested.nested_tensor([q[0], q[1]], layout=torch.jagged),
+        r"q is a nested tensor: pass one sequence of it, as q\[0\]",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", TENSORS)
+def test_tensors_that_attention_does_not_read_as_they_stand(case: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    make, message = TENSORS[case]
+    with (
+        pytest.raises(FoxscopeError, match=f"^layer 2: {message}") as caught,
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH))) as rec,
+    ):
+        rec.attention(2, make(torch, torch.tensor(Q)), torch.tensor(K))
+    assert "\n" not in str(caught.value)
+    assert nothing_left(tmp_path)
+
+
+def test_a_sequence_of_tensors_that_have_one(tmp_path: Path) -> None:
+    """Gates may be one for all sequences; what belongs to a text may not."""
+    for given, part in (((Q, K, V), "q"), ((Q[None], K, V), "q"), (([Q] * 4, [K] * 4, V), "v")):
+        with (
+            pytest.raises(FoxscopeError, match=f"layer 0: {part}: has one sequence, and sequence=3 was asked for: leave"),
+            record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), sequence=3) as rec,
+        ):
+            rec.attention(0, *given)
+        assert nothing_left(tmp_path)
+    with (
+        pytest.raises(FoxscopeError, match=r"rec\.logits: logits: has one sequence, and sequence=3"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), sequence=3) as rec,
+    ):
+        rec.logits(np.zeros((LENGTH, 90)))
+    with record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), sequence=1) as rec:
+        rec.attention(0, [Q + 1, Q], [K + 1, K], [V + 1, V], log_forget=LOG_F, output=[OUT + 1, OUT])
+    assert np.array_equal(arrays_of(tmp_path / "run.h5")["models/model/layers/00/query"], Q)
 
 
 def test_gates_that_rounding_put_above_1_and_closed_ones(tmp_path: Path) -> None:
@@ -365,6 +439,7 @@ def test_places_to_write_to(tmp_path: Path) -> None:
     for target, message in (
         (path, "run.h5: exists already: pass overwrite=True to replace it"),
         (tmp_path, "is a folder: name a file to write"),
+        (str(tmp_path / "\ud800.h5"), r"record: no path has half a character \(a surrogate\), and .*ud800.h5' has one"),
         (tmp_path / "no" / "run.h5", "the folder .*no does not exist: create it"),
     ):
         with pytest.raises(FoxscopeError, match=message), record(target, input_ids=[1, 2, 3]):
@@ -498,4 +573,59 @@ def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
         checked(Call("attention", q, k.as_subclass(Elsewhere)), "layer 0")
     with pytest.raises(FoxscopeError, match=r"layer 0: q has no numbers"), record(tmp_path / "run.h5", input_ids=[1]) as rec:
         rec.attention(0, torch.empty(1, 1, 4, device="meta"), torch.ones(1, 1, 4))
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "raise SystemExit"])
+@pytest.mark.parametrize("names", ["none", "hidden"])
+def test_a_process_that_is_forked_within_the_block(end: str, names: str, tmp_path: Path) -> None:
+    """It records nothing and leaves the block; the file is its parent's, as without it, continuations included."""
+    code = SCRIPT + (
+        "import foxscope.recording.atomic_file as files\n"
+        f"if {names == 'hidden'}: files.hasattr = lambda *_: False\n"
+        "q, k = numpy.random.default_rng(0).standard_normal((2, *q.shape))\n"
+        "for path, forks in zip(sys.argv[1:], (False, True)):\n"
+        "    child = None\n"
+        "    with record(path, input_ids=[0] * 2000) as rec:\n"
+        "        rec.attention(0, q[:, :900], k[:, :900])\n"
+        "        rec.attention(1, q[:, :900], k[:, :900])\n"
+        "        rec.attention(0, q[:, 900:1300], k[:, :1300])\n"
+        "        child = os.fork() if forks else None\n"
+        "        rec.attention(1, q[:, 900:1300] * (1 + (child == 0)), k[:, :1300])\n"
+        "        if child == 0:\n"
+        "            rec.attention(7, q, k)\n"
+        "            rec.logits(numpy.zeros((2000, 5)))\n"
+        "            assert rec.summary().count('900 positions') == 1\n"
+        "        elif child is not None:\n"
+        "            assert os.waitpid(child, 0)[1] == 0 and not os.path.exists(path)\n"
+        "        for layer in range(2 * (child != 0)):\n"
+        "            rec.attention(layer, q[:, 1300:], k)\n"
+        "    if child == 0:\n"
+        f"        {end}\n"
+    )
+    paths = [tmp_path / "alone.h5", tmp_path / "forked.h5"]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *paths], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    alone, forked = map(arrays_of, paths)
+    assert alone.keys() == forked.keys()
+    assert all(np.array_equal(alone[name], forked[name]) for name in alone)
+    assert sorted(os.listdir(tmp_path)) == ["alone.h5", "forked.h5"]
+
+
+@pytest.mark.parametrize("imports", ["numpy", "torch"])
+def test_a_recording_that_nobody_closes(imports: str, tmp_path: Path) -> None:
+    """One line says that there is no file, also where a forked process ends first."""
+    if imports == "torch":
+        pytest.importorskip("torch", exc_type=ImportError)
+    code = SCRIPT + (
+        f"import {imports}\n"
+        "rec = record(sys.argv[1], input_ids=[0] * 2000)\n"
+        "rec.__enter__()\n"
+        "rec.attention(0, q, k)\n"
+        "if child := os.fork():\n"
+        "    os.waitpid(child, 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "run.h5"], capture_output=True, text=True, check=True)
+    line = f"{tmp_path / 'run.h5'}: the recording was never closed, and nothing is written: use it as `with foxscope.record"
+    assert done.stderr.count(line) == 1 and "rror" not in done.stderr
     assert nothing_left(tmp_path)

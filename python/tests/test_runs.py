@@ -307,6 +307,8 @@ class _Bytes:
         ([], "expected a path, as a string or a pathlib.Path, got []"),
         ("", "expected a path, got an empty string"),
         ("a\0b", "no path has a byte of 0"),
+        ("\ud800", "no path has half a character"),
+        ("ssh://box/\ud800", "no path has half a character"),
     ],
 )
 def test_what_is_no_path(run: Run, path: Any, words: str) -> None:

@@ -40,21 +40,43 @@ def is_torch(value: object) -> bool:
 def as_tensor(value: Tensor, name: str) -> Tensor:
     """A torch tensor detached from its graph, or a numpy array.
 
-    Raises FoxscopeError for what has no numbers: fake and meta tensors, and lists that are no array.
+    Raises FoxscopeError for what has no numbers: fake and meta tensors, and lists that are no array. Raises it too for numbers
+    that attention does not read as they stand: complex ones and truth values, float8, sparse, nested and masked arrays.
     """
     if is_torch(value):
+        _check_torch(value, name)
         if value.device.type == "meta" or type(value).__name__ == "FakeTensor":
             raise FoxscopeError(f"{name} has no numbers (it is on the meta device): run the model on a real device")
         if torch_module()._C._functorch.is_functorch_wrapped_tensor(value):
             raise FoxscopeError(f"{name} has no numbers of its own within torch.func (vmap, grad): run the model without")
         return value.detach()
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise FoxscopeError(
+            f"{name} is masked in {int(np.ma.getmaskarray(value).sum())} places: pass the numbers that attention read there"
+        )
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise FoxscopeError(f"{name} is no array of numbers ({error})") from error
-    if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype.name == "bfloat16"):
-        raise FoxscopeError(f"{name} is no array of numbers but of {array.dtype}")
+    real = np.issubdtype(array.dtype, np.number) and not np.issubdtype(array.dtype, np.complexfloating)
+    if not (real or array.dtype.name == "bfloat16"):
+        raise FoxscopeError(f"{name} is no array of real numbers but of {array.dtype}")
     return array
+
+
+def _check_torch(value: Any, name: str) -> None:
+    torch = torch_module()
+    if value.is_nested:
+        raise FoxscopeError(f"{name} is a nested tensor: pass one sequence of it, as {name.rsplit(maxsplit=1)[-1]}[0]")
+    if value.layout != torch.strided:
+        raise FoxscopeError(f"{name} is of layout {value.layout}: pass {name.rsplit(maxsplit=1)[-1]}.to_dense()")
+    dtype = dtype_of(value)
+    if value.is_complex() or value.dtype == torch.bool:
+        raise FoxscopeError(f"{name} is no array of real numbers but of {dtype}")
+    if value.is_quantized or (value.is_floating_point() and dtype not in ROUNDING):
+        raise FoxscopeError(
+            f"{name} is of {dtype}: pass the numbers that it stands for, with its scale, in float32 or bfloat16"
+        )
 
 
 def dtype_of(value: Tensor) -> str:

@@ -27,7 +27,8 @@ class AtomicFile(io.RawIOBase):
 
     The system keeps it without any name (O_TMPFILE) where it can, so that a killed process leaves nothing. Elsewhere it
     has a hidden name beside the target, which `discard` removes. The first failure of a write is kept in `error`, and
-    what is written behind it goes nowhere: HDF5 can then close what is to be thrown away.
+    what is written behind it goes nowhere: HDF5 can then close what is to be thrown away. A forked process shares the file
+    and the place in it with its parent, and leaves both alone: what it reads is zeros, and what it writes goes nowhere.
     """
 
     def __init__(self, target: str | os.PathLike[str], overwrite: bool) -> None:
@@ -36,6 +37,7 @@ class AtomicFile(io.RawIOBase):
         self.target = Path(target)
         self.error: OSError | None = None
         self._overwrite = overwrite
+        self._process = os.getpid()
         self._temporary: Path | None = None
         self._descriptor = -1
         self._flusher: ThreadPoolExecutor | None = None
@@ -83,8 +85,14 @@ class AtomicFile(io.RawIOBase):
         """Always true."""
         return True
 
+    def _is_shared(self) -> bool:
+        """Whether the file belongs to the process that this one was forked from."""
+        return self._process != os.getpid()
+
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Moves to a place. Returns it."""
+        if self._is_shared():
+            return offset
         return os.lseek(self._descriptor, offset, whence)
 
     def tell(self) -> int:
@@ -100,6 +108,9 @@ class AtomicFile(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Fills a buffer; zeros behind the end, as in a file with holes."""
         view = memoryview(buffer).cast("B")
+        if self._is_shared():
+            view[:] = bytes(len(view))
+            return len(view)
         done = 0
         while done < len(view):
             count = os.readv(self._descriptor, [view[done:]])
@@ -122,7 +133,7 @@ class AtomicFile(io.RawIOBase):
         return len(view)
 
     def _attempt(self, work: object) -> None:
-        if self.error is not None:
+        if self.error is not None or self._is_shared():
             return
         try:
             work()  # type: ignore[operator]
@@ -188,6 +199,8 @@ class AtomicFile(io.RawIOBase):
 
     def discard(self) -> None:
         """Lets go of the file. What was not committed is gone."""
+        if self._is_shared():
+            return
         self._end_flush()
         if self._descriptor >= 0:
             os.close(self._descriptor)

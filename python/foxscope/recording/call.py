@@ -41,6 +41,8 @@ MIXERS: Mapping[str, tuple[tuple[str, ...], bool, bool]] = {
 CLOSED = -1000.0
 #: Largest log f that rounding explains.
 MOST_LOG_FORGET = 1e-6
+#: Largest window that a run file may have.
+MOST_WINDOW = 1 << 40
 
 
 @dataclass
@@ -281,8 +283,8 @@ def _check_scalars(call: Call, where: str) -> None:
         raise FoxscopeError(f"{where}: scale: expected a number above 0, got {call.scale}")
     if not (math.isfinite(call.softcap) and call.softcap >= 0):
         raise FoxscopeError(f"{where}: softcap: expected a number of 0 or above, got {call.softcap}")
-    if call.window < 0:
-        raise FoxscopeError(f"{where}: window: expected a number of 0 or above, got {call.window}")
+    if not 0 <= call.window <= MOST_WINDOW:
+        raise FoxscopeError(f"{where}: window: expected a number of 0 to {MOST_WINDOW}, got {call.window}")
 
 
 def _check_gates(call: Call, log_decay: Tensor, where: str) -> None:

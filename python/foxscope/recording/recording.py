@@ -7,11 +7,12 @@ import os
 import re
 import sys
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +45,8 @@ from .tokens import TokenTable, make_tokens, read_ids
 #: Layers that a run file may have.
 MOST_LAYERS = 10_000
 
+_Numeric = TypeVar("_Numeric", int, float)
+
 KEEP_WORDS = ("loss", "gates", "qk", "values", "logits")
 
 
@@ -64,9 +67,15 @@ def _words(value: str | Sequence[str]) -> list[str]:
     return words
 
 
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
 def _whole(value: Any, what: str) -> int:
-    """A whole number, of Python, numpy or torch; raises FoxscopeError for any other."""
+    """A whole number, of Python, numpy or torch; raises FoxscopeError for any other, and for a truth value."""
     try:
+        if _is_truth(value):
+            raise TypeError
         return operator.index(value)
     except TypeError as error:
         raise FoxscopeError(f"{what}: expected a whole number, got {value!r}") from error
@@ -80,11 +89,39 @@ def _whole_numbers(values: Any, what: str) -> list[int]:
 
 
 def _number(value: Any, what: str) -> float:
-    """A number, of Python, numpy or torch; raises FoxscopeError for anything else."""
+    """A number, of Python, numpy or torch; raises FoxscopeError for anything else, and for a truth value."""
     try:
+        if _is_truth(value):
+            raise TypeError
         return float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
+
+
+def _abandon(writer: RunWriter, path: str, process: int, file: str, line: int) -> None:
+    """Throws away what a recording wrote that nobody closed, and says so, with the line of the program that opened it."""
+    writer.discard()
+    if process == os.getpid():
+        message = (
+            f"{path}: the recording was never closed, and nothing is written: use it as `with foxscope.record(...) as rec:`"
+        )
+        warnings.warn_explicit(message, UserWarning, file, line)
+
+
+def _widths(layer: Layer) -> str:
+    """Words for values of another width than queries, and for the width that a file of softmax attention has of both."""
+    queries, values, both = layer.given["head_dim"], layer.given["value_dim"], layer.sizes["head_dim"]
+    if queries == values:
+        return ""
+    padded = f", {'queries and keys' if both > queries else 'values'} padded to {both}" if layer.softmax else ""
+    return f" with values of {values}{padded}"
+
+
+def _above_0(value: _Numeric, what: str) -> _Numeric:
+    """The number; raises FoxscopeError for one that is not above 0."""
+    if value > 0:
+        return value
+    raise FoxscopeError(f"{what}: expected a number above 0, or None for none, got {value}")
 
 
 def _is_writer() -> bool:
@@ -154,7 +191,9 @@ class Recording:
         self._writer: RunWriter | None = None
         self._capture: Capture | None = None
         self._closed = False
-        self._writes = _is_writer()
+        self._is_writer = _is_writer()
+        self._process = os.getpid()
+        self._left_open: weakref.finalize[Any, Recording] | None = None
         self._beside = Beside()
 
     # ---- the block
@@ -162,14 +201,20 @@ class Recording:
     def __enter__(self) -> Recording:
         if self._writer is not None or self._closed:
             raise FoxscopeError(f"{self._path}: a recording is used once: call foxscope.record again")
+        self._process = os.getpid()
         if not self._writes:
             return self
         self._writer = RunWriter(self._path, self._name, self._overwrite)
+        opener = sys._getframe(1)
+        self._left_open = weakref.finalize(
+            self, _abandon, self._writer, self._path, self._process, opener.f_code.co_filename, opener.f_lineno
+        )
         if self._automatic:
             self._capture = Capture(self._seen)
             try:
                 self._capture.start()
             except BaseException:
+                self._left_open.detach()
                 self._writer.discard()
                 raise
         return self
@@ -177,8 +222,10 @@ class Recording:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._capture is not None:
             self._capture.stop()
-        if self._writer is None:
+        if self._writer is None or not self._writes:
             return
+        assert self._left_open is not None
+        self._left_open.detach()
         try:
             if kind is None:
                 self._join()
@@ -189,6 +236,11 @@ class Recording:
             self._closed = True
             self._writer.discard()
             self._writer = None
+
+    @property
+    def _writes(self) -> bool:
+        """Whether this process writes. One that was forked within the block does not: the file is its parent's."""
+        return self._is_writer and self._process == os.getpid()
 
     # ---- what a user calls
 
@@ -211,8 +263,8 @@ class Recording:
         k, v        [H_kv, L, d], [H_kv, L, d_v]; query head h reads key head h // (H / H_kv)
         log_forget  [H, L] log f, nats, at most 0; None: no gate. Below -1000, and -inf, a gate is closed: the file has -1000
         scale       what q.k is multiplied by; None: 1/sqrt(d)
-        window      w: query i sees the keys i - w < j <= i; None or 0: all before it
-        softcap     logits are softcap tanh(s / softcap); None or 0: they are s
+        window      w of 1 or above: query i sees the keys i - w < j <= i; None: all before it
+        softcap     logits are softcap tanh(s / softcap), above 0; None: they are s
         sinks       [H] logits that every row's softmax has beside those of keys
         output      [H, L, d_v] that the model's own attention gave, to check against
         Raises FoxscopeError for what does not fit together, and where the output is another.
@@ -227,9 +279,9 @@ class Recording:
                 take(k, 3, "k"),
                 take(v, 3, "v"),
                 log_decay=take(log_forget, 2, "log_forget"),
-                scale=_number(shape_of(q)[-1] ** -0.5 if scale is None else scale, f"{where}: scale"),
-                window=_whole(window or 0, f"{where}: window"),
-                softcap=_number(softcap or 0, f"{where}: softcap"),
+                scale=_number(max(1, shape_of(q)[-1]) ** -0.5 if scale is None else scale, f"{where}: scale"),
+                window=0 if window is None else _above_0(_whole(window, f"{where}: window"), f"{where}: window"),
+                softcap=0.0 if softcap is None else _above_0(_number(softcap, f"{where}: softcap"), f"{where}: softcap"),
                 sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
                 output=take(output, 3, "output"),
                 source="rec.attention",
@@ -266,7 +318,8 @@ class Recording:
         if mixer == "attention":
             raise FoxscopeError(f"layer {layer}: use rec.attention for softmax attention")
         take = self._take(f"layer {layer}")
-        channels = log_decay is not None and as_tensor(log_decay, "log_decay").ndim - (as_tensor(q, "q").ndim - 3) == 3
+        batch = as_tensor(q, f"layer {layer}: q").ndim - 3
+        channels = log_decay is not None and as_tensor(log_decay, f"layer {layer}: log_decay").ndim - batch == 3
         self._record(
             layer,
             Call(
@@ -288,9 +341,22 @@ class Recording:
 
     def _take(self, where: str) -> Any:
         def take(value: Tensor | None, axes: int, name: str) -> Tensor | None:
-            return one_sequence(value, axes, self._sequence, where, name)
+            if value is None and name in ("q", "k"):
+                raise FoxscopeError(f"{where}: {name}: expected a tensor [heads, positions, channels], got None")
+            one = one_sequence(value, axes, self._sequence, where, name)
+            if one is not None and name in ("q", "k", "v", "output"):
+                self._check_sequence(value, axes, f"{where}: {name}")
+            return one
 
         return take
+
+    def _check_sequence(self, value: Tensor, axes: int, what: str) -> None:
+        """Raises FoxscopeError where a tensor of the whole text has no sequence of the recording's number."""
+        shape = shape_of(as_tensor(value, what))
+        if self._sequence >= (shape[0] if len(shape) > axes else 1):
+            raise FoxscopeError(
+                f"{what}: has one sequence, and sequence={self._sequence} was asked for: leave sequence= out, or pass the batch"
+            )
 
     def tokens(self, input_ids: Any, text: str | None = None, offsets: Any = None) -> None:
         """Names what was read where it was not known before: prompt and answer of a generation, [L] or [B, L].
@@ -313,6 +379,7 @@ class Recording:
         if self._ids is None:
             raise FoxscopeError("rec.logits: call rec.tokens(input_ids) before, or pass input_ids= to foxscope.record")
         one: Tensor = one_sequence(logits, 2, self._sequence, "rec.logits", "logits")
+        self._check_sequence(logits, 2, "rec.logits: logits")
         begin, count = self._logits_rows, int(one.shape[0])
         if begin + count > len(self._ids):
             raise FoxscopeError(
@@ -337,7 +404,8 @@ class Recording:
 
     def summary(self) -> str:
         """What was seen, a line a layer, and what was left out with the reason."""
-        self._join()
+        if self._writes:
+            self._join()
         lines = []
         for layer, seen in sorted(self._layers.items()):
             call, sizes = seen.call, seen.sizes
@@ -345,7 +413,7 @@ class Recording:
             if seen.decay != "none":
                 words.append({"head": "a gate a head", "channel": "a gate a channel", "rates": "rates"}[seen.decay])
             shared = "" if sizes["key_heads"] == sizes["heads"] else f" ({sizes['key_heads']} key heads)"
-            words.append(f"{sizes['heads']} heads{shared} of {sizes['head_dim']}")
+            words.append(f"{sizes['heads']} heads{shared} of {seen.given['head_dim']}{_widths(seen)}")
             words.append(f"{seen.positions} positions")
             words.append(f"scale {call.scale:.6g}")
             words += [f"window {call.window}"] if call.window else []
@@ -375,6 +443,8 @@ class Recording:
     def _seen(self, key: object, wanted: int | None, module: str, read: Any) -> None:
         """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer."""
         assert self._capture is not None
+        if not self._writes:
+            return
         try:
             call: Call = read(self._sequence)
         except NotRecordable as reason:

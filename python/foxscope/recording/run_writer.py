@@ -137,6 +137,7 @@ class RunWriter:
         for head in heads:
             try:
                 self._spool.write(np.ascontiguousarray(head).tobytes())
+                self._spool.flush()  # a forked process would write its copy of what waits here
             except OSError as error:
                 self._file.error = error
                 self._file.check()
