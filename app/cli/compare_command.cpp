@@ -19,6 +19,7 @@
 #include "backend/base/plural.h"
 #include "backend/eval/loss/loss_comparison.h"
 #include "backend/file/run_file.h"
+#include "backend/trace/losses_remedy.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::cli {
@@ -73,8 +74,8 @@ Compared compareRuns(const CompareOptions& options) {
   }
   for (const TracePointer& run : {model, minus}) {
     if (run->per_token_loss().empty()) {
-      throw Error(fmt::format("{}: model '{}': losses were not kept: run again with --keep loss", options.file,
-                              run->info().name));
+      throw Error(fmt::format("{}: model '{}': losses were not kept: {}", options.file, run->info().name,
+                              losses_remedy(run->info())));
     }
     if (const auto unknown = first_unknown_loss(run->per_token_loss())) {
       throw Error(fmt::format("{}: model '{}': the loss of position {} is not a finite number: run the model again",

@@ -37,6 +37,7 @@ struct InfoOptions {
   std::string path;
   bool supported = false;
   bool json = false;
+  bool checksum = false;                  ///< of a checkpoint's weights
   RunCheck check = RunCheck::glance;      ///< nothing is computed from a run file's arrays
   std::vector<std::int64_t> predictions;  ///< positions
   std::vector<std::string> checkpoints;
@@ -196,7 +197,8 @@ std::string describeOrigin(const InfoOptions& options, const FileOrigin& origin)
   return nameValueLines(lines);
 }
 
-std::string checkpointJson(const std::string& path, const Checkpoint& checkpoint) {
+/// @param checksum  of its weights; empty: not asked for
+std::string checkpointJson(const std::string& path, const Checkpoint& checkpoint, const std::string& checksum) {
   const ModelConfig& config = checkpoint.config();
   Json description{{"kind", "checkpoint"},
                    {"path", path},
@@ -216,18 +218,21 @@ std::string checkpointJson(const std::string& path, const Checkpoint& checkpoint
   for (const Checkpoint::Unread& part : checkpoint.unread()) {
     description["not_run"].push_back({{"part", part.words}, {"prefix", part.prefix}, {"tensors", part.tensors}});
   }
+  if (!checksum.empty()) description["weights_sha256"] = checksum;
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-std::string checkpointText(const Checkpoint& checkpoint) {
+std::string checkpointText(const Checkpoint& checkpoint, const std::string& checksum) {
   Facts lines = {{"checkpoint", checkpoint.folder().string()}};
   for (const auto& [name, value] : checkpointFacts(checkpoint)) lines.emplace_back("  " + name, value);
+  if (!checksum.empty()) lines.emplace_back("  checksum", "SHA-256 " + checksum);
   return nameValueLines(lines);
 }
 
-std::string describeCheckpoint(const std::string& path, bool json) {
-  const Checkpoint checkpoint = Checkpoint::open(path);
-  return json ? checkpointJson(path, checkpoint) : checkpointText(checkpoint);
+std::string describeCheckpoint(const InfoOptions& options, const Job& job) {
+  const Checkpoint checkpoint = Checkpoint::open(options.path);
+  const std::string checksum = options.checksum ? checkpoint.weights_sha256(job).value_or("") : "";
+  return options.json ? checkpointJson(options.path, checkpoint, checksum) : checkpointText(checkpoint, checksum);
 }
 
 /// The paper's models are called by the parts of their layers.
@@ -317,8 +322,9 @@ std::string describe(const InfoOptions& options, const Job& job) {
   std::error_code failed;
   const bool remote = agent::is_remote(options.path);
   if (!remote && !std::filesystem::is_regular_file(options.path, failed)) {
-    return describeCheckpoint(options.path, options.json);
+    return describeCheckpoint(options, job);
   }
+  if (options.checksum) throw UsageError(fmt::format("--checksum is for a checkpoint folder, not {}", options.path));
   const std::string content = agent::content_of(options.path);
   if (content == kLossContent) return describeLosses(options);
   if (content == kSweepContent) return describeSweep(options);
@@ -352,6 +358,8 @@ void addInfoCommand(CLI::App& program, ParsedCommand& parsed) {
       ->type_name("PATH");
   command->add_flag("--supported", options->supported, "List the model_types that are read instead");
   command->add_flag("--json", options->json, "Print as JSON");
+  command->add_flag("--checksum", options->checksum,
+                    "Of a checkpoint: say the SHA-256 of its weights too, all of which are read for it");
   command
       ->add_option("--predictions", options->predictions,
                    "Say instead what the models of a run file expected at these positions, of runs with --keep "

@@ -15,7 +15,8 @@ std::string by_id(std::int32_t id) { return fmt::format("⟨{}⟩", id); }
 
 std::string predicted_string(const TokenTable& tokens, std::int64_t position) {
   const auto index = static_cast<std::size_t>(position);
-  return index < tokens.string.size() ? tokens.string[index] : by_id(tokens.id[index]);
+  if (index < tokens.string.size()) return tokens.string[index];
+  return tokens.id[index] < 0 ? "" : by_id(tokens.id[index]);
 }
 
 std::string read_string(const TokenTable& tokens, std::int64_t position) {

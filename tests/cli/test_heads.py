@@ -1,6 +1,7 @@
 """`foxscope heads` and `foxscope info`."""
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -573,6 +574,14 @@ class CheckpointInfoTest(CommandLineTest):
         self.assertEqual([file["name"] for file in described["files"]],
                          ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"])
         self.assertEqual(described["tokenizer"], "tokenizer.json")
+
+    def test_the_checksum_of_the_weights(self):
+        weights = hashlib.sha256((DATA / "fox-pro-bf16" / "model.safetensors").read_bytes()).hexdigest()
+        described = json.loads(self.done("info", DATA / "fox-pro-bf16", "--checksum", "--json"))
+        self.assertEqual(described["weights_sha256"], weights)
+        self.assertIn("SHA-256 " + weights, self.done("info", DATA / "fox-pro-bf16", "--checksum"))
+        self.assertNotIn("weights_sha256", json.loads(self.done("info", DATA / "fox-pro-bf16", "--json")))
+        self.fails(2, ["--checksum is for a checkpoint folder"], "info", __file__, "--checksum")
 
     def test_text(self):
         text = self.done("info", DATA / "fox-pro-bf16")

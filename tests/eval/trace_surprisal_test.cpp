@@ -162,7 +162,7 @@ TEST(TraceSurprisal, RunsWithoutWordsOrLossesSayWhatToDo) {
     return test::error_of([&] { surprisals_of({run.trace, 0, 0}, "text", WordRule::white_space, {}); });
   };
   EXPECT_EQ(error(*of_ids), "fox: the run read token ids and has no words: run it on a text");
-  EXPECT_EQ(error(*silent), "fox: the run did not keep losses: run again with 'loss' in --keep");
+  EXPECT_EQ(error(*silent), "fox: the run did not keep losses: run again with --keep loss");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/trace/decay_time.h"
+#include "backend/trace/losses_remedy.h"
 #include "backend/trace/recorder.h"
 #include "tests/error_of.h"
 
@@ -47,6 +48,17 @@ std::shared_ptr<const Trace> record(const KeepSet& keep) {
   std::iota(recorder.per_token_loss().begin(), recorder.per_token_loss().end(), 0.0F);
   std::iota(recorder.log_forget_gradient().begin(), recorder.log_forget_gradient().end(), 0.0F);
   return recorder.finish(nullptr, std::make_shared<const TokenTable>());
+}
+
+TEST(LossesRemedy, IsWhatGivesLossesToSuchAFile) {
+  TraceInfo info = small_info();
+  info.weights_sha256 = "0a";
+  info.attention_kernel = "cpu-tiled";
+  EXPECT_EQ(losses_remedy(info), "run again with --keep loss");
+  info.weights_sha256.clear();
+  EXPECT_EQ(losses_remedy(info), "import it again with a tensor named loss");
+  info.attention_kernel = "recorded: torch scaled_dot_product_attention";
+  EXPECT_EQ(losses_remedy(info), "record it again, and call rec.logits(...) in the block");
 }
 
 TEST(DecayTime, IsInfiniteWhereNothingIsForgotten) {

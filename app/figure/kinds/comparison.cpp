@@ -20,6 +20,7 @@
 #include "app/figure/words_panel.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_comparison.h"
+#include "backend/trace/losses_remedy.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::figure {
@@ -107,7 +108,7 @@ WordsPanel::Content listOf(const Trace& run, const std::vector<TokenChange>& cha
 
 void requireLosses(const Trace& run) {
   if (!run.per_token_loss().empty()) return;
-  throw Error(fmt::format("{}: its losses were not kept: run again with loss in --keep", run.info().name));
+  throw Error(fmt::format("{}: its losses were not kept: {}", run.info().name, losses_remedy(run.info())));
 }
 
 }  // namespace

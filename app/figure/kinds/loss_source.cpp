@@ -10,6 +10,7 @@
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_change.h"
 #include "backend/eval/loss/text_curve.h"
+#include "backend/trace/losses_remedy.h"
 
 namespace foxscope::figure {
 namespace {
@@ -108,7 +109,7 @@ LossSource lossesOf(const std::shared_ptr<const Trace>& run) {
   const auto losses = run->per_token_loss();
   const TraceInfo& info = run->info();
   if (losses.empty()) {
-    throw Error(fmt::format("{}: its losses were not kept: run again with loss in --keep", info.name));
+    throw Error(fmt::format("{}: its losses were not kept: {}", info.name, losses_remedy(info)));
   }
   EvaluatedWindows windows;
   windows.document = {0};

@@ -17,6 +17,7 @@
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
 #include "backend/base/number_ranges.h"
+#include "backend/trace/losses_remedy.h"
 
 namespace foxscope::figure {
 namespace {
@@ -33,8 +34,10 @@ std::optional<std::vector<double>> valuesOf(const HeadOf& head, const PassageOpt
   const auto index = [](std::int64_t position) { return static_cast<std::size_t>(position); };
   if (options.tint == PassageTint::loss) {
     const auto loss = head.trace->per_token_loss();
-    if (loss.empty())
-      throw Error(fmt::format("{}: losses were not kept: run again with --keep loss", head.trace->info().name));
+    if (loss.empty()) {
+      const TraceInfo& info = head.trace->info();
+      throw Error(fmt::format("{}: losses were not kept: {}", info.name, losses_remedy(info)));
+    }
     for (std::int64_t p = range.begin; p < range.end; ++p) values[index(p - range.begin)] = loss[index(p)];
     return values;
   }

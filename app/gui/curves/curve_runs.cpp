@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 #include <QCoreApplication>
 #include <QStringList>
 
 #include "backend/map/statistics/head_saliency.h"
+#include "backend/trace/losses_remedy.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -150,6 +153,17 @@ QString otherTextsNote(std::span<const CurveRun> runs) {
                                      "%1 read another text. It is shown along its own tokens, without a difference, "
                                      "because tokens of different texts cannot be matched.")
       .arg(others.join(QStringLiteral(", ")));
+}
+
+QString missingLossesNote(std::span<const CurveRun> without) {
+  std::map<std::string, QStringList> byRemedy;
+  for (const CurveRun& run : without) byRemedy[losses_remedy(run.trace->info())] += run.name;
+  QStringList sentences;
+  for (const auto& [remedy, names] : byRemedy) {
+    sentences += QCoreApplication::translate("foxscope::gui::CurveRuns", "Losses of %1 were not kept: %2.")
+                     .arg(names.join(QStringLiteral(", ")), QString::fromStdString(remedy));
+  }
+  return sentences.join(' ');
 }
 
 Series gateSeries(const HeadOf& head, const TokenTable& reference) {

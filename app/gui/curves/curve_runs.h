@@ -77,6 +77,8 @@ std::vector<RunContext> contextCurves(std::span<const CurveRun> runs);
 std::vector<int> textsOf(std::span<const CurveRun> runs);
 /// Says whose text is another one; empty where there is only one.
 QString otherTextsNote(std::span<const CurveRun> runs);
+/// Says that losses of these runs were not kept, and what gives them; empty without runs.
+QString missingLossesNote(std::span<const CurveRun> without);
 
 /// f_t = exp(c_t - c_(t-1)), c_(-1) = 0, of one head by position of the reference.
 /// @throws Error for gates that were not kept

@@ -7,10 +7,12 @@
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/runs/evaluated_model.h"
 #include "app/gui/document/runs/sweeps.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
+#include "backend/base/error.h"
 #include "backend/eval/needle/needle_prompt.h"
 #include "backend/model/session/engine.h"
 #include "backend/model/weights/checkpoint.h"
@@ -154,7 +156,14 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
   request.work = [cell, models, text = m_haystack,
                   engine = m_modelRuns.engine()](const Job& job) -> std::optional<std::string> {
     const std::optional<std::string> folder = folderOf(cell.model->info, models, engine, job, tr("this cell"));
-    return folder ? std::optional(promptOf(cell, *folder, text)) : std::nullopt;
+    if (!folder) return std::nullopt;
+    if (isRemote(QString::fromStdString(*folder))) {
+      throw Error(tr("To open this cell, open the checkpoint folder of %1 on this machine too (Ctrl+O): its tokenizer "
+                     "cuts the haystack")
+                      .arg(QString::fromStdString(cell.model->info.name))
+                      .toStdString());
+    }
+    return promptOf(cell, *folder, text);
   };
   request.done = [this, cell](const std::string& prompt) {
     m_modelRuns.setText({{}, prompt}, 0);

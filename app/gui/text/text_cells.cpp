@@ -28,7 +28,8 @@ QString tokenOfCell(const TokenTable& tokens, std::int64_t cell) {
   const bool isRead = cell < length;
   QString text =
       isRead ? readText(tokens, cell, Whitespace::visible) : predictedText(tokens, length - 1, Whitespace::visible);
-  if (!text.isEmpty()) return text;
+  const bool isKnown = isRead || tokens.id.back() >= 0;
+  if (!text.isEmpty() || !isKnown) return text;
   return QStringLiteral("⟨%1⟩").arg(isRead ? tokens.input_id[index_of(cell)] : tokens.id.back());
 }
 

@@ -35,7 +35,9 @@ QString row(const QStringList& columns, const char* tag) {
 QString rowOfPosition(const ReadoutRequest& request, std::int64_t position) {
   const TokenTable& tokens = *request.reference->tokens();
   const QString reads = quoted(readText(tokens, position, Whitespace::visible));
-  const QString predicts = quoted(predictedText(tokens, position, Whitespace::visible));
+  const bool isKnown = tokens.id[index_of(position)] >= 0;
+  const QString predicts =
+      isKnown ? quoted(predictedText(tokens, position, Whitespace::visible)) : tr("what is not known");
   QStringList columns{QString::number(static_cast<qlonglong>(position)), position == request.cell ? bold(reads) : reads,
                       position + 1 == request.cell ? bold(predicts) : predicts};
   for (const auto& run : request.runs) {

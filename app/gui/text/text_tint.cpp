@@ -16,6 +16,7 @@
 #include "backend/map/map.h"
 #include "backend/map/statistics/expert_use.h"
 #include "backend/map/statistics/head_saliency.h"
+#include "backend/trace/losses_remedy.h"
 
 namespace foxscope::gui {
 namespace {
@@ -39,7 +40,8 @@ constexpr std::array<std::pair<TintKind, const char*>, 10> kWords{{
 
 std::span<const float> lossOf(const Trace& trace) {
   if (trace.per_token_loss().empty()) {
-    throw Error(fmt::format("model '{}': losses were not kept in this run: run it again", trace.info().name));
+    const TraceInfo& info = trace.info();
+    throw Error(fmt::format("model '{}': losses were not kept: {}", info.name, losses_remedy(info)));
   }
   return trace.per_token_loss();
 }

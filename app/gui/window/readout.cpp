@@ -65,7 +65,8 @@ void Readout::tell() {
   if (cursor.query) {
     QString part = tr("query %1").arg(positionText(*run, *cursor.query));
     if (const auto query = m_runs.positionIn(run->id, *cursor.query)) {
-      part += tr(" → predicts %1").arg(predictedText(*run->trace->tokens(), *query, Whitespace::visible));
+      const QString token = predictedText(*run->trace->tokens(), *query, Whitespace::visible);
+      if (!token.isEmpty()) part += tr(" → predicts %1").arg(token);
       const auto losses = run->trace->per_token_loss();
       if (static_cast<std::size_t>(*query) < losses.size()) {
         part += tr(", loss %1 nats").arg(number(static_cast<double>(losses[index_of(*query)])));

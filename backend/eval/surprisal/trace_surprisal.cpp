@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/trace/losses_remedy.h"
 
 namespace foxscope {
 namespace {
@@ -29,7 +30,7 @@ Surprisals surprisals_of(const HeadOf& head, const std::string& document, WordRu
   }
   const std::span<const float> losses = trace.per_token_loss();
   if (losses.empty()) {
-    throw Error(fmt::format("{}: the run did not keep losses: run again with 'loss' in --keep", trace.info().name));
+    throw Error(fmt::format("{}: the run did not keep losses: {}", trace.info().name, losses_remedy(trace.info())));
   }
   constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
   const std::size_t length = tokens.id.size();

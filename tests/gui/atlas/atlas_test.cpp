@@ -7,6 +7,7 @@
 
 #include <QCheckBox>
 #include <QComboBox>
+#include <QDir>
 #include <QFile>
 #include <QHelpEvent>
 #include <QLabel>
@@ -56,6 +57,7 @@ class AtlasTest : public QObject {
   void aModelWithoutGatesSaysSo();
   void twoModelsShareTheirAxes();
   void aPassageAsksForItsModel();
+  void aPassageIsNotOpenedWithOtherWeights();
   void aPassageOpensItsTrace();
   void aSessionKeepsTheView();
   void aDamagedAtlasIsOneLine();
@@ -528,6 +530,37 @@ void AtlasTest::aPassageAsksForItsModel() {
   QTRY_VERIFY(
       shown.view.reading().startsWith("To open this passage, first open the checkpoint folder of fox (Ctrl+O)"));
   QVERIFY(shown.document.runs().empty());
+}
+
+// Checkpoints of one training often lie in folders of one name.
+void AtlasTest::aPassageIsNotOpenedWithOtherWeights() {
+  const Folder folder;
+  const QString other = folder.path("fox");
+  QVERIFY(QFile::link(transformerModel(), other));
+  const QString same = folder.path("deeper/fox");
+  QVERIFY(QDir().mkpath(folder.path("deeper")) && QFile::link(foxModel(), same));
+  ShownAtlas shown({m_file, other});
+  QVERIFY(shown.settle());
+  const RunList& runs = shown.document.runs();
+  QCOMPARE(runs.models().front().name, "fox");
+  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
+  QVERIFY(shown.settle());
+  atlas::PassageList& list = shown.page().passages();
+  const auto open = [&list] { QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.place(1).center()); };
+  open();
+  QTRY_COMPARE(shown.view.reading(),
+               "To open this passage, first open the checkpoint folder of fox (Ctrl+O): no open model has its weights");
+  QVERIFY(shown.settle());
+  QVERIFY(runs.empty());
+  // The other one is found beside it.
+  shown.document.open({same});
+  QVERIFY(shown.settle());
+  open();
+  QTRY_COMPARE_WITH_TIMEOUT(runs.size(), 2U, 60'000);
+  QVERIFY(shown.settle());
+  const Run* run = runs.run(runs.selection().head().run);
+  QVERIFY(run != nullptr);
+  QCOMPARE(run->trace->info().weights_sha256, m_atlas->models[0].info.weights_sha256);
 }
 
 void AtlasTest::aPassageOpensItsTrace() {

@@ -565,12 +565,12 @@ void CurveTabsTest::lossesThatWereNotKept() {
   without.keep = {Keep::gates};
   Scene scene({named("a", 60), without});
   QVERIFY(scene.settle());
-  QCOMPARE(scene.tab<curves::LossTab>().note(), "Losses of b were not kept (--keep loss).");
+  QCOMPARE(scene.tab<curves::LossTab>().note(), "Losses of b were not kept: run again with --keep loss.");
   scene.document.runs().removeRun(scene.document.runs()[0].id);
   QVERIFY(scene.settle());
-  QCOMPARE(scene.tab<curves::LossTab>().message(), "Losses of b were not kept (--keep loss).");
+  QCOMPARE(scene.tab<curves::LossTab>().message(), "Losses of b were not kept: run again with --keep loss.");
   QVERIFY(scene.show(Tab::context));
-  QCOMPARE(scene.tab<curves::ContextTab>().message(), "Losses of b were not kept (--keep loss).");
+  QCOMPARE(scene.tab<curves::ContextTab>().message(), "Losses of b were not kept: run again with --keep loss.");
 }
 
 void CurveTabsTest::gatesThatWereNotKept() {

@@ -2,10 +2,15 @@
 
 #include <QDir>
 #include <QFile>
+#include <QIcon>
 #include <QLabel>
 #include <QTest>
 
+#include "app/gui/views/icon.h"
 #include "app/gui/window/settings.h"
+#include "backend/eval/atlas/atlas.h"
+#include "backend/eval/atlas/atlas_file.h"
+#include "backend/model/session/engine.h"
 #include "tests/gui/remote/machine.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"
@@ -19,6 +24,7 @@ class RemoteDialogTest : public QObject {
   void initTestCase() { useOwnSettings(); }
   void machinesComeFromSshsConfiguration();
   void aFolderListsWhatItHolds();
+  void anAtlasIsListedAndOpened();
   void keysGoThroughFolders();
   void aRunFileIsOpenedAndItsPlaceRemembered();
   void aModelSaysWhatItIsAndItsDevices();
@@ -102,6 +108,34 @@ void RemoteDialogTest::aFolderListsWhatItHolds() {
   // Folders stay above also from Z to A.
   shown.dialog.entries().sortByColumn(FolderModel::kName, Qt::DescendingOrder);
   QCOMPARE(shown.rows(), (QStringList{"training", "fox", "folder", "run.h5", "b.txt"}));
+}
+
+void RemoteDialogTest::anAtlasIsListedAndOpened() {
+  DialogShown shown;
+  ModelRequest model;
+  model.name = "fox";
+  model.model = foxModel().toStdString();
+  const Engine engine;
+  AtlasRequest request;
+  request.models = {engine.open(model)};
+  EvaluationInput input;
+  input.corpus = sampleText().toStdString();
+  input.windows.length = 64;
+  input.windows.windows = 2;
+  request.inputs = {input};
+  request.output = shown.machine.folder.path("atlas.h5").toStdString();
+  const auto atlas = evaluate_atlas(request, {}, {});
+  QVERIFY(atlas);
+  write_atlas_file(request.output, *atlas, {"foxscope", ""}, Overwrite::force);
+  QVERIFY(shown.go(shown.machine.url()));
+  QCOMPARE(shown.rows(), QStringList{"atlas.h5"});
+  QCOMPARE(shown.rows(FolderModel::kWhat), QStringList{"atlas of heads"});
+  const QModelIndex row = shown.dialog.entries().model()->index(0, 0);
+  QCOMPARE(row.data(Qt::DecorationRole).value<QIcon>().pixmap(16).toImage(),
+           themedIcon("evaluation").pixmap(16).toImage());
+  shown.choose("atlas.h5");
+  shown.press(Qt::Key_Return);
+  QVERIFY(QTest::qWaitFor([&] { return !shown.window.document().evaluations().empty(); }, kPatience));
 }
 
 void RemoteDialogTest::keysGoThroughFolders() {

@@ -4,9 +4,13 @@
 #include <QTest>
 
 #include "app/gui/document/remote/remote_place.h"
+#include "app/gui/document/runs/evaluated_model.h"
 #include "app/gui/training/training_view.h"
 #include "app/gui/window/run_bar.h"
+#include "backend/base/error.h"
 #include "backend/file/run_file.h"
+#include "backend/model/session/engine.h"
+#include "backend/model/weights/checkpoint.h"
 #include "tests/gui/remote/machine.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"
@@ -28,6 +32,7 @@ class RemoteModelsTest : public QObject {
   void aTrainingIsAFilmWhileItGoesOn();
   void aTrainingThatIsNoneIsSaidInALine();
   void tokenIdsRun();
+  void anEvaluatedModelIsFoundByItsWeights();
 };
 
 namespace {
@@ -259,6 +264,38 @@ void RemoteModelsTest::tokenIdsRun() {
   QVERIFY(largestDifference(shown.runs()[0].trace->per_token_loss(), shown.runs()[1].trace->per_token_loss()) < 1e-5);
   shown.document().open({shown.machine.folder.write("wrong.json", "[5, \"six\"]")});
   QVERIFY(QTest::qWaitFor([&] { return shown.window.said("wrong.json: "); }, kPatience));
+}
+
+// Of an atlas or a needle test: there it may be called otherwise than here.
+void RemoteModelsTest::anEvaluatedModelIsFoundByItsWeights() {
+  const Machine machine;
+  QFile::link(foxModel(), machine.folder.path("fox"));
+  QFile::link(transformerModel(), machine.folder.path("other"));
+  const Engine engine;
+  TraceInfo evaluated;
+  evaluated.name = "step-2000";
+  evaluated.weights_sha256 = *Checkpoint::open(foxModel().toStdString()).weights_sha256({});
+  const std::vector<ModelInput> others{{"step-2000", machine.url("other")},
+                                       {"gone", machine.folder.path("nowhere")},
+                                       {"gone-there", machine.url("nowhere")}};
+  std::vector<ModelInput> models = others;
+  models.push_back({"fox", machine.url("fox")});
+  QCOMPARE(folderOf(evaluated, models, engine, {}, "this passage"), machine.url("fox").toStdString());
+  models.push_back({"here", foxModel()});
+  QCOMPARE(folderOf(evaluated, models, engine, {}, "this passage"), foxModel().toStdString());
+  try {
+    folderOf(evaluated, others, engine, {}, "this passage");
+    QFAIL("no model has these weights");
+  } catch (const Error& error) {
+    const QString line = error.what();
+    QVERIFY2(line.startsWith("To open this passage, first open the checkpoint folder of step-2000 (Ctrl+O): no open "
+                             "model has its weights (") &&
+                 line.contains("nowhere") && !line.contains('\n'),
+             qPrintable(line));
+  }
+  // A file that does not say which weights means the model of its name.
+  evaluated.weights_sha256.clear();
+  QCOMPARE(folderOf(evaluated, models, engine, {}, "this passage"), machine.url("other").toStdString());
 }
 
 }  // namespace foxscope::gui::test

@@ -6,6 +6,7 @@
 #include <QTest>
 
 #include "app/gui/text/text_search.h"
+#include "backend/trace/token_strings.h"
 #include "tests/gui/subject.h"
 #include "tests/gui/text/text_run.h"
 
@@ -35,6 +36,7 @@ class TextLayoutTest : public QObject {
   void aCellBrokenOverLinesHasARectangleOnEach();
   void aRunCutOffShowsTheWholeOfItsLastCharacter();
   void tokensWithoutTextAreSeparated();
+  void anUnknownTokenIsNotShown();
   void searchFindsPlaces();
   void searchLeavesOutWhatIsNoText();
   void positionsFromInput_data();
@@ -279,6 +281,24 @@ void TextLayoutTest::tokensWithoutTextAreSeparated() {
   QCOMPARE(cells.shown, std::string("⟨BOS⟩ The ␣fox ⏎ ran "));
   QCOMPARE(cells.at(cells.cell[2].begin), std::optional<std::int64_t>(2));
   QCOMPARE(cells.at(cells.cell[2].end), std::optional<std::int64_t>());  // the blank between is no cell
+}
+
+// What comes behind a recorded run is not known: no token stands for it.
+void TextLayoutTest::anUnknownTokenIsNotShown() {
+  TextRun run;
+  run.text = "The fox\nran";
+  run.tokens = {{0, 3}, {3, 7}, {7, 8}, {8, 11}};
+  run.withText = false;
+  run.byIds = true;
+  const auto trace = makeTextRun(run);
+  const TextCells cells = cellsOf(*trace);
+  QCOMPARE(cells.length(), 4);
+  std::string shown = "⟨BOS⟩ ";
+  for (int token = 0; token < 3; ++token) shown += "⟨" + std::to_string(trace->tokens()->id[index_of(token)]) + "⟩ ";
+  QCOMPARE(cells.shown, shown + " ");
+  QCOMPARE(cells.cell[4].begin, cells.cell[4].end);
+  QCOMPARE(predicted_string(*trace->tokens(), 3), std::string());
+  QVERIFY(shapeOf(*trace));
 }
 
 void TextLayoutTest::searchFindsPlaces() {

@@ -35,6 +35,10 @@ std::shared_ptr<TokenTable> tableOf(const TextRun& run) {
     table->byte_start.push_back(begin);
     table->byte_end.push_back(end);
   }
+  if (run.byIds) {
+    table->string.clear();
+    table->id.back() = -1;
+  }
   return table;
 }
 

@@ -19,6 +19,7 @@ struct TextRun {
   std::string text;
   std::vector<std::pair<std::int64_t, std::int64_t>> tokens;  ///< bytes of each
   bool withText = true;
+  bool byIds = false;  ///< of token ids alone, and the last one is not known
   bool gated = true;
   /// Experts that a position may read, of which it reads two where these are kept (Keep::experts); -1: the layer has
   /// none.

@@ -205,7 +205,7 @@ void TextTintTest::whatWasNotKeptIsSaid() {
     computeTint(requestOf(makeTextRun(run), TintKind::loss), {});
     QFAIL("a run without losses has no tint by loss");
   } catch (const Error& error) {
-    QCOMPARE(std::string(error.what()), std::string("model 'fox': losses were not kept in this run: run it again"));
+    QCOMPARE(std::string(error.what()), std::string("model 'fox': losses were not kept: run again with --keep loss"));
   }
 }
 

@@ -434,7 +434,7 @@ void WordsTest::withoutWordsItSaysSo() {
   kept.keep = {Keep::gates};
   Words silent(kept);
   QVERIFY(silent.opened);
-  QCOMPARE(silent.view.message(), QStringLiteral("fox: the run did not keep losses: run again with 'loss' in --keep"));
+  QCOMPARE(silent.view.message(), QStringLiteral("fox: the run did not keep losses: run again with --keep loss"));
   TextRun ungated = Words::run();
   ungated.gated = false;
   Words plain(ungated);

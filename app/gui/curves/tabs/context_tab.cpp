@@ -51,15 +51,14 @@ void ContextTab::refresh() {
 
 void ContextTab::take(std::vector<RunContext> curves) {
   m_curves = std::move(curves);
-  QStringList without;
+  std::vector<CurveRun> without;
   bool differ = false;
   for (const RunContext& context : m_curves) {
-    if (!context.mean) without += context.run.name;
+    if (!context.mean) without.push_back(context.run);
     differ = differ || (context.mean && list().isOnText(context.run.id) && !context.mean->position.empty());
   }
-  const QString missing =
-      without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
-  if (without.size() == static_cast<qsizetype>(m_curves.size())) return showMessage(missing);
+  const QString missing = missingLossesNote(without);
+  if (without.size() == m_curves.size()) return showMessage(missing);
   const QString note = differ
                            ? tr("Tokens differ: l counts the tokens of %1, and each run's mean is over its own tokens.")
                                  .arg(m_curves.front().run.name)

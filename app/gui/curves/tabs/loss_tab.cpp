@@ -166,13 +166,12 @@ void LossTab::take(Made made) {
   m_curves = std::move(made.curves);
   m_worst = std::move(made.worst);
   listWorst();
-  QStringList without;
+  std::vector<CurveRun> without;
   for (const RunLoss& loss : m_curves.runs) {
-    if (!loss.raw) without += loss.run.name;
+    if (!loss.raw) without.push_back(loss.run);
   }
-  const QString missing =
-      without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
-  if (without.size() == static_cast<qsizetype>(m_curves.runs.size())) return showMessage(missing);
+  const QString missing = missingLossesNote(without);
+  if (without.size() == m_curves.runs.size()) return showMessage(missing);
   const QString differ = m_curves.tokensDiffer
                              ? tr("Tokens differ: positions count the tokens of %1. Other tokens are drawn where they "
                                   "begin in the text, and a difference compares tokens that cover the same place.")

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <QString>
@@ -34,6 +35,11 @@ struct ModelThere {
 /// @returns nothing if the job was stopped
 /// @throws Error with the remedy
 std::optional<ModelThere> modelThere(const QString& url, bool training, const Job& job);
+
+/// The SHA-256 of a checkpoint's weights on another machine, where all of them are read for it.
+/// @returns nothing if the job was stopped
+/// @throws Error with the remedy
+std::optional<std::string> weightsThere(const QString& url, const Job& job);
 
 /// A run that was made on another machine, and what was said of it.
 struct MadeThere {

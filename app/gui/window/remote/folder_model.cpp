@@ -6,6 +6,7 @@
 
 #include "app/gui/views/icon.h"
 #include "backend/base/index.h"
+#include "backend/eval/atlas/atlas_file.h"
 #include "backend/eval/heads/heads_file.h"
 #include "backend/eval/loss/loss_file.h"
 #include "backend/eval/needle/needle_file.h"
@@ -38,12 +39,14 @@ QString wordsOfContent(const std::string& kind, const std::string& holds) {
   if (holds == kNeedleContent) return words("evaluation: needle");
   if (holds == kEvalHeadsContent || holds == kHeadsContent) return words("evaluation: heads");
   if (holds == kSweepContent) return words("sweep over heads");
+  if (holds == kAtlasContent) return words("atlas of heads");
   return isFolderKind(kind) ? words("folder") : QString();
 }
 
 bool isOpened(const std::string& /*kind*/, const std::string& holds) {
   return holds == "runs" || holds == "checkpoint" || holds == "training" || holds == "text" || holds == kLossContent ||
-         holds == kNeedleContent || holds == kEvalHeadsContent || holds == kHeadsContent || holds == kSweepContent;
+         holds == kNeedleContent || holds == kEvalHeadsContent || holds == kHeadsContent || holds == kSweepContent ||
+         holds == kAtlasContent;
 }
 
 void FolderModel::setFolder(const agent::FolderList& list) {
