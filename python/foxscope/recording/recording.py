@@ -632,8 +632,9 @@ class Recording:
         number = max(errors, key=lambda layer: errors[layer])
         more = f" and {len(errors) - 1} more differ" if len(errors) > 1 else " differs"
         warnings.warn(
-            f"{self._path}: layer {number}{more} from what the model's own mixer returned, by up to {errors[number]:.2g}: 16 bits "
-            f"inside the mixer may explain that, and so may gates or a scale that are a little wrong; record the model in float32 to tell",
+            f"{self._path}: layer {number}{more} from what the model's own mixer returned, by up to {errors[number]:.2g}: "
+            f"16 bits inside the mixer may explain that, and so may gates or a scale that are a little wrong; "
+            f"record the model in float32 to tell",
             stacklevel=4,
         )
 
