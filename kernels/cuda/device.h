@@ -96,7 +96,7 @@ class PinnedBuffer {
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
-  int device_ = 0;
+  [[maybe_unused]] int device_ = 0;
 };
 
 /// A stream of the device that is current when it is made. It does not wait for others, so that a run's work and a

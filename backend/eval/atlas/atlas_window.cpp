@@ -81,8 +81,7 @@ std::int64_t whole_log_gate(double log_gate, double unit) {
 class ResetPlaces {
  public:
   /// @param classes  [L] of the window's tokens: position p reads token p - 1
-  ResetPlaces(std::span<const BoundaryClassSet> classes, std::size_t positions, std::uint64_t key)
-      : positions_(positions) {
+  ResetPlaces(std::span<const BoundaryClassSet> classes, std::size_t positions, std::uint64_t key) {
     if (classes.empty()) return;
     // A byte counts the resets of a class. The places stand there twice, so that a shift needs no remainder.
     counters_.resize(2 * positions);
