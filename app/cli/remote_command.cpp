@@ -269,7 +269,7 @@ int RemoteCommand::runForSending(const std::vector<SentOutput>& outputs,
     throw;
   } catch (const Error& error) {
     writeReleased();
-    // Of a disk that is full, or a limit: that of this machine.
+    // The disk that is full, or the limit, is this machine's.
     const std::string line = error.what();
     for (const SentOutput& output : outputs) {
       const std::string start = output.here.string() + ": ";

@@ -114,7 +114,7 @@ class Edges {
 
  private:
   static double chosen(const std::optional<double>& limit, double otherwise) { return limit.value_or(otherwise); }
-  /// Of edges at one place the one that stays longest counts.
+  /// Where edges lie at one place, the one that stays longest counts.
   static int importance(const Edge& edge) {
     return edge.begins == kAlways ? 0 : edge.begins == kNever ? kColourSteps + 1 : kColourSteps - edge.begins;
   }

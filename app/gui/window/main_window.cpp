@@ -608,7 +608,7 @@ void MainWindow::followCentre() {
   m_centre->setCurrentWidget(m_document.runs().empty() ? first : m_maps);
 }
 
-// What stood in the centre stays in sight beside a run or a model that comes.
+// The atlas that stood in the centre stays in sight beside a run or a model that comes.
 void MainWindow::followPlaces() {
   const bool inCentre = m_centre->indexOf(m_evaluations) >= 0;
   followCentre();

@@ -35,7 +35,7 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
-/// Of a number in [1, 2): how many of 2^(1/16), ..., 2^(15/16) it reaches.
+/// Counts how many of 2^(1/16), ..., 2^(15/16) a number in [1, 2) reaches.
 class Sixteenths {
  public:
   Sixteenths() {

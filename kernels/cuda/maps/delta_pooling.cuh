@@ -273,33 +273,27 @@ __global__ void __launch_bounds__(kDeltaWarps * 32, 1)
   wait<0>();
 }
 
-template <int Depth>
-Status launch_wide_delta(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  constexpr int kBytes = DeltaTile<Depth>::kBytes;
-  if (kBytes > shared_bytes) return Status::unsupported;
-  auto* kernel = wide_delta_kernel<Depth>;
-  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes))) {
+/// @returns unsupported where a block does not fit into shared memory
+inline Status launch_delta_rows(void (*kernel)(MixingParameters), int bytes, const MixingParameters& m,
+                                int shared_bytes, cudaStream_t stream) {
+  if (bytes > shared_bytes) return Status::unsupported;
+  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))) {
     return Status::failed;
   }
   const PoolParameters& p = m.pool;
   const int groups = (p.row_end + kDeltaRows - 1) / kDeltaRows - p.row_begin / kDeltaRows;
-  kernel<<<static_cast<unsigned>(groups), kDeltaWarps * 32, static_cast<std::size_t>(kBytes), stream>>>(m);
+  kernel<<<static_cast<unsigned>(groups), kDeltaWarps * 32, static_cast<std::size_t>(bytes), stream>>>(m);
   return launched();
 }
 
-/// @returns unsupported where a block does not fit into shared memory
+template <int Depth>
+Status launch_wide_delta(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
+  return launch_delta_rows(wide_delta_kernel<Depth>, DeltaTile<Depth>::kBytes, m, shared_bytes, stream);
+}
+
 template <int Depth, MixingOutput Output>
 Status launch_delta_kernel(const MixingParameters& m, int shared_bytes, cudaStream_t stream) {
-  constexpr int kBytes = delta_bytes<Depth, Output>();
-  if (kBytes > shared_bytes) return Status::unsupported;
-  auto* kernel = delta_kernel<Depth, Output>;
-  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes))) {
-    return Status::failed;
-  }
-  const PoolParameters& p = m.pool;
-  const int groups = (p.row_end + kDeltaRows - 1) / kDeltaRows - p.row_begin / kDeltaRows;
-  kernel<<<static_cast<unsigned>(groups), kDeltaWarps * 32, static_cast<std::size_t>(kBytes), stream>>>(m);
-  return launched();
+  return launch_delta_rows(delta_kernel<Depth, Output>, delta_bytes<Depth, Output>(), m, shared_bytes, stream);
 }
 
 template <int Depth>
@@ -313,7 +307,7 @@ Status launch_delta(const MixingParameters& m, int shared_bytes, cudaStream_t st
 // One function a depth, each in a file of its own.
 Status mix_delta_64(const MixingParameters& m, int shared_bytes, cudaStream_t stream);
 Status mix_delta_128(const MixingParameters& m, int shared_bytes, cudaStream_t stream);
-/// Of depths 192 and 256, into strips alone.
+/// Takes depths 192 and 256, and writes strips alone.
 Status write_wide_delta(const MixingParameters& m, int depth, int shared_bytes, cudaStream_t stream);
 
 }  // namespace foxscope::kernels::cuda::maps

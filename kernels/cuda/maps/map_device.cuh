@@ -1,4 +1,4 @@
-// What launches of maps ask of the current device. Private to kernels/cuda.
+// Launches of maps ask this of the current device. Private to kernels/cuda.
 #pragma once
 
 #include "kernels/cuda/errors.cuh"

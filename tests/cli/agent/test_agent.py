@@ -302,22 +302,28 @@ class ThroughAPipe(AgentTest):
         self.wait_for_none()
         self.assertFalse((self.folder / "run.h5").exists())
 
-    def test_an_evaluation_there_that_is_interrupted_goes_on(self):
-        corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
-        environment = {**os.environ, **slow_pipe(self.folder, 1, 1000)}
-        arguments = ["eval", "loss", "--model", f"ssh://box{FOX}", "--corpus", str(corpus), "--length", "64",
-                     "--windows", "40", "-o", f"ssh://box{output}"]
+    def interrupted_evaluation(self, arguments, environment, folder):
+        """Interrupts a command when its unfinished work, eval.h5.partial somewhere in a folder, has begun.
+        @returns where this work lies, and the last line that the command said"""
         process = subprocess.Popen([PROGRAM, *arguments], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-        partial = self.folder / "eval.h5.partial"
         deadline = time.monotonic() + 120
-        while not partial.exists() or partial.stat().st_size < 2000:
+        while not (begun := list(folder.rglob("eval.h5.partial"))) or begun[0].stat().st_size < 2000:
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, said)
-        self.assertIn(f"ssh://box{partial}, and the same command goes on from it", said.decode().splitlines()[-1])
+        return begun[0], said.decode().splitlines()[-1]
+
+    def test_an_evaluation_there_that_is_interrupted_goes_on(self):
+        corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 1, 1000)}
+        arguments = ["eval", "loss", "--model", f"ssh://box{FOX}", "--corpus", str(corpus), "--length", "64",
+                     "--windows", "40", "-o", f"ssh://box{output}"]
+        partial, said = self.interrupted_evaluation(arguments, environment, self.folder)
+        self.assertEqual(partial, self.folder / "eval.h5.partial")
+        self.assertIn(f"ssh://box{partial}, and the same command goes on from it", said)
         self.wait_for_none()
         self.assertTrue(partial.exists())
         said = self.foxscope(*arguments, environment=environment)
@@ -330,17 +336,9 @@ class ThroughAPipe(AgentTest):
         environment = {**os.environ, **slow_pipe(self.folder, 1, 1000), "XDG_CACHE_HOME": str(cache)}
         arguments = ["eval", "loss", "--model", str(FOX), "--corpus", str(corpus), "--length", "64", "--windows", "40",
                      "-o", f"ssh://box{output}"]
-        process = subprocess.Popen([PROGRAM, *arguments], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-        deadline = time.monotonic() + 120
-        while not (begun := list(cache.rglob("eval.h5.partial"))) or begun[0].stat().st_size < 2000:
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, said)
-        self.assertIn(f"the work so far is in {begun[0]}, the same command goes on from it", said.decode().splitlines()[-1])
-        self.assertTrue(begun[0].exists())
+        partial, said = self.interrupted_evaluation(arguments, environment, cache)
+        self.assertIn(f"the work so far is in {partial}, the same command goes on from it", said)
+        self.assertTrue(partial.exists())
         self.assertFalse(output.exists())
         said = self.foxscope(*arguments, environment=environment)
         self.assertEqual(said.returncode, 0, said.stderr)

@@ -84,6 +84,11 @@ struct ShownAtlas {
   }
   ModelPane& pane(int number = 0) { return view.atlas().pane(number); }
   HeadPage& page() { return pane().page(); }
+  bool showAllPassages() {
+    page().tabs().setCurrentIndex(HeadPage::kPassages);
+    page().scope().setCurrentIndex(page().scope().count() - 1);
+    return settle();
+  }
 };
 
 QWidget* plotOf(ModelPane& pane) { return pane.scatter().findChild<QCustomPlot*>(); }
@@ -278,7 +283,7 @@ void AtlasTest::whatIsSeenIsExported() {
   const QByteArray passages = exported("passages.svg");
   QVERIFY2(passages.contains("Passages of a head") && passages.contains("How alike heads forget"),
            passages.left(3000).constData());
-  // Of resets by class there is no figure, but of the map there is.
+  // There is no figure of resets by class, but one of the map.
   shown.page().tabs().setCurrentIndex(HeadPage::kResets);
   QVERIFY(shown.settle());
   const QByteArray map = exported("map.svg");
@@ -412,9 +417,7 @@ void AtlasTest::aPhraseIsFoundInPassages() {
   ShownAtlas shown({m_file});
   QVERIFY(shown.settle());
   HeadPage& page = shown.page();
-  page.tabs().setCurrentIndex(HeadPage::kPassages);
-  page.scope().setCurrentIndex(page.scope().count() - 1);
-  QVERIFY(shown.settle());
+  QVERIFY(shown.showAllPassages());
   const std::vector<atlas::PassageRow> all = page.passages().answer().rows;
   QVERIFY(all.size() > 32 && all.size() < atlas::kMostRows);
   const QString phrase = all[all.size() / 2].text().mid(5, 12);
@@ -435,9 +438,7 @@ void AtlasTest::whatWasFoundStandsInTheMiddle() {
   ShownAtlas shown({m_file});
   QVERIFY(shown.settle());
   HeadPage& page = shown.page();
-  page.tabs().setCurrentIndex(HeadPage::kPassages);
-  page.scope().setCurrentIndex(page.scope().count() - 1);
-  QVERIFY(shown.settle());
+  QVERIFY(shown.showAllPassages());
   const auto isFound = [](const atlas::PassagePiece& piece) { return piece.found; };
   for (const atlas::PassageRow& row : page.passages().answer().rows) {
     QVERIFY(row.pieces[row.middle].marked && std::ranges::none_of(row.pieces, isFound));

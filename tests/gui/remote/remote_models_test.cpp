@@ -266,7 +266,7 @@ void RemoteModelsTest::tokenIdsRun() {
   QVERIFY(QTest::qWaitFor([&] { return shown.window.said("wrong.json: "); }, kPatience));
 }
 
-// Of an atlas or a needle test: there it may be called otherwise than here.
+// An atlas or a needle test may call the model otherwise than here.
 void RemoteModelsTest::anEvaluatedModelIsFoundByItsWeights() {
   const Machine machine;
   QFile::link(foxModel(), machine.folder.path("fox"));

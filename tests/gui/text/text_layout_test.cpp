@@ -283,7 +283,7 @@ void TextLayoutTest::tokensWithoutTextAreSeparated() {
   QCOMPARE(cells.at(cells.cell[2].end), std::optional<std::int64_t>());  // the blank between is no cell
 }
 
-// What comes behind a recorded run is not known: no token stands for it.
+// The token behind a recorded run is not known: none stands for it.
 void TextLayoutTest::anUnknownTokenIsNotShown() {
   TextRun run;
   run.text = "The fox\nran";
