@@ -117,7 +117,6 @@ class ResetPlaces {
   }
 
  private:
-  std::size_t positions_;
   std::vector<std::uint64_t> counters_;
   std::array<std::size_t, kShifts> shifts_{};
 };
