@@ -359,7 +359,7 @@ void AtlasTable::each_row(const Row& row) const {
 }
 
 void write_csv(const AtlasTable& table, const std::function<void(std::string_view text)>& write) {
-  constexpr std::size_t kPiece = 1 << 20;
+  constexpr std::size_t kWriteBytes = 1 << 20;
   std::string text = fmt::format("{}\n", fmt::join(table.columns(), ","));
   table.each_row([&](std::span<const AtlasField> fields) {
     for (std::size_t n = 0; n < fields.size(); ++n) {
@@ -373,7 +373,7 @@ void write_csv(const AtlasTable& table, const std::function<void(std::string_vie
       }
     }
     text += '\n';
-    if (text.size() < kPiece) return;
+    if (text.size() < kWriteBytes) return;
     write(text);
     text.clear();
   });
