@@ -11,6 +11,7 @@
 #include "kernels/cuda/linear/linear_steps.h"
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/forget_map.h"
+#include "kernels/cuda/maps/gate_sums.h"
 #include "kernels/cuda/maps/mixing_map.h"
 #include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/pooled_map.h"
@@ -179,6 +180,8 @@ std::size_t sampled_rows_workspace_bytes(std::int64_t /*length*/, int /*rows*/, 
   return 0;
 }
 Status sampled_rows(const SampledRows& /*rows*/, Stream /*stream*/) { return Status::unavailable; }
+Status gate_sums(const GateSums& /*sums*/, Stream /*stream*/) { return Status::unavailable; }
+Status gate_products(const GateProducts& /*products*/, Stream /*stream*/) { return Status::unavailable; }
 std::size_t attention_statistics_workspace_bytes(std::int64_t /*length*/, int /*count*/) { return 0; }
 Status attention_statistics(const AttentionStatistics& /*statistics*/, Stream /*stream*/) {
   return Status::unavailable;

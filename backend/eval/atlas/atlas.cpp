@@ -211,6 +211,7 @@ class AtlasModelWork {
   void keep() {
     if (made_.windows.empty()) return;
     const auto start = AtlasClock::now();
+    if (gates_) gates_->take(made_);
     const std::vector<std::int64_t> words = made_.packed();
     std::vector<float> numbers(2 * words.size());
     std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
@@ -247,29 +248,36 @@ class AtlasModelWork {
   /// @returns false if the job was stopped
   bool add_windows(Passes& passes, kernels::Executor* executor) {
     const Job own{job_.stop, {}, executor};
-    const Team team(own);
+    Team team(own);
     const Job quiet{job_.stop, {}, team.executor()};
-    for (std::size_t n = 0; n < passes.windows.size(); ++n) {
+    std::vector<AtlasWindow> windows(passes.windows.size());
+    const auto count = std::ssize(windows);
+    const auto prepare = [&](std::int64_t task, int /*thread*/) {
+      const std::size_t n = index_of(task);
       const Window& window = model_.windows.windows[passes.windows[n]];
       auto read = std::make_shared<TokenTable>();
       read->id.assign(window.ids.begin(), window.ids.end());
       read->input_id = input_ids(window.ids, model_.bos_id);
-      const RunOnDevice run(passes.own.recorders[n].finish(nullptr, read, place_.gpu()));
-      RunOnDevice before;
-      if (passes.first) before = RunOnDevice(passes.first->recorders[n].finish(nullptr, read, place_.gpu()));
-      const AtlasWindow of{static_cast<std::int64_t>(passes.windows[n]), window.document, window_key(seed_, window.ids),
-                           boundary_classes(window)};
-      try {
-        if (!add_window(run, passes.first ? &before : nullptr, of, model_.numbers, quiet, memory_, made_)) {
-          // Sums with a part of a window are of no use.
-          made_ = AtlasSums(model_.sums.shape());
-          return false;
-        }
-      } catch (const Error& error) {
-        throw Error(fmt::format("{}: {}", model_.request.name, error.what()));
+      AtlasWindow& of = windows[n];
+      of.number = static_cast<std::int64_t>(passes.windows[n]);
+      of.document = window.document;
+      of.key = window_key(seed_, window.ids);
+      of.classes = boundary_classes(window);
+      of.run = RunOnDevice(passes.own.recorders[n].finish(nullptr, read, place_.gpu()));
+      if (passes.first) of.first = RunOnDevice(passes.first->recorders[n].finish(nullptr, read, place_.gpu()));
+    };
+    try {
+      if (team.run({"reading windows", "windows", count}, count, prepare) &&
+          foxscope::add_windows(windows, model_.numbers, quiet, gates_.get(), memory_, made_)) {
+        return true;
       }
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: {}", model_.request.name, error.what()));
     }
-    return true;
+    // Sums with a part of a window are of no use.
+    made_ = AtlasSums(model_.sums.shape());
+    gates_.reset();
+    return false;
   }
 
   AtlasWork& model_;
@@ -283,7 +291,8 @@ class AtlasModelWork {
   QueryKeyPlace place_;
   std::shared_ptr<CausalLM> first_;  ///< the first model; null: this one is not compared with it
   WindowMemory memory_;
-  AtlasSums made_;  ///< of windows that are not kept yet
+  std::unique_ptr<DeviceGates> gates_;  ///< null: processors make the sums of gates
+  AtlasSums made_;                      ///< of windows that are not kept yet
   std::uint32_t parts_ = 0;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
   std::int64_t tokens_ = 0;                        ///< of all of them

@@ -26,6 +26,10 @@ bool before_by_priority(const AtlasPlace& a, const AtlasPlace& b) {
   return std::pair(a.priority, a.window) < std::pair(b.priority, b.window);
 }
 
+auto order_of(AtlasList list) {
+  return list == AtlasList::resets ? before_by_value : list == AtlasList::samples ? before_by_priority : before_by_size;
+}
+
 void add_or_take(const Words& more, Words& to) {
   if (to.empty()) {
     to = more;
@@ -207,18 +211,16 @@ std::size_t AtlasSums::most(AtlasList list) const {
   return list == AtlasList::samples ? shape_.sampled() : index_of(shape_.passages);
 }
 
+bool AtlasSums::takes_place(AtlasList list, std::size_t head, const AtlasPlace& place) const {
+  const std::vector<AtlasPlace>& places = places_[index_of(list)][head];
+  return places.size() < most(list) || (!places.empty() && order_of(list)(place, places.back()));
+}
+
 void AtlasSums::add_place(AtlasList list, std::size_t head, const AtlasPlace& place) {
+  if (!takes_place(list, head, place)) return;
   std::vector<AtlasPlace>& places = places_[index_of(list)][head];
-  const auto before = list == AtlasList::resets    ? before_by_value
-                      : list == AtlasList::samples ? before_by_priority
-                                                   : before_by_size;
-  const auto at = std::ranges::upper_bound(places, place, before);
-  if (places.size() < most(list)) {
-    places.insert(at, place);
-  } else if (at != places.end()) {
-    places.insert(at, place);
-    places.pop_back();
-  }
+  if (places.size() == most(list)) places.pop_back();
+  places.insert(std::ranges::upper_bound(places, place, order_of(list)), place);
 }
 
 DocumentSums& AtlasSums::document(std::int32_t document) {

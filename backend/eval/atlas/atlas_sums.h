@@ -177,7 +177,9 @@ class AtlasSums {
     return at(sum).subspan(index * kExactLimbs).first<kExactLimbs>();
   }
 
-  /// Puts a place where the list has room for it, or better places. Ties: the earlier window.
+  /// Whether add_place would put it into the list.
+  [[nodiscard]] bool takes_place(AtlasList list, std::size_t head, const AtlasPlace& place) const;
+  /// Puts a place where the list has room for it, or worse places. Ties: the earlier window.
   void add_place(AtlasList list, std::size_t head, const AtlasPlace& place);
   [[nodiscard]] const std::vector<AtlasPlace>& places(AtlasList list, std::size_t head) const {
     return places_[static_cast<std::size_t>(list)][head];

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 
@@ -98,6 +99,7 @@ class ResetPlaces {
 
   [[nodiscard]] bool known() const { return !counters_.empty(); }
   [[nodiscard]] std::size_t shift(std::size_t n) const { return shifts_[n]; }
+  [[nodiscard]] std::span<const std::size_t> shifts() const { return shifts_; }
 
   /// Resets on tokens of each class, with the gate shifted.
   /// @param resets  places of resets, below the number of positions
@@ -121,38 +123,69 @@ class ResetPlaces {
   std::array<std::size_t, kShifts> shifts_{};
 };
 
+/// What the work on several windows shares.
+struct WindowsWork {
+  const AtlasNumbers& numbers;
+  DeviceGates* gates;  ///< null: processors read the gates
+  WindowMemory& memory;
+  AtlasSums& sums;
+};
+
 /// The work on one window.
 class WindowWork {
  public:
-  WindowWork(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window, const AtlasNumbers& numbers,
-             WindowMemory& memory, AtlasSums& sums)
-      : run_(run),
-        first_(first),
+  /// @param place_of_log_gates  of those of WindowMemory
+  WindowWork(const AtlasWindow& window, const WindowsWork& shared, std::size_t place_of_log_gates)
+      : run_(window.run),
         window_(window),
-        numbers_(numbers),
-        sums_(sums),
-        length_(run->info().length),
+        numbers_(shared.numbers),
+        sums_(shared.sums),
+        length_(run_->info().length),
         positions_(index_of(length_) - 1),
-        heads_(sums.shape().head_count()),
+        heads_(sums_.shape().head_count()),
         places_(window.classes, positions_, window.key),
-        memory_(memory),
+        memory_(shared.memory),
+        log_gates_(shared.memory.log_gates[place_of_log_gates]),
+        gates_(shared.gates),
         found_(heads_),
-        rows_(run, wanted_rows(sums.shape()), mixed(~window.key)),
-        document_(sums.document(window.document)) {
-    memory_.log_gates.resize(heads_ * positions_);
+        rows_(run_, wanted_rows(sums_.shape()), mixed(~window.key)) {
+    if (gates_ == nullptr) log_gates_.resize(heads_ * positions_);
+    find_tokens();
   }
 
-  bool run(const Job& job) {
-    const Job quiet{job.stop, {}, job.executor};
-    Team team(quiet);
-    find_tokens();
-    if (!measure_on_gpu({job.stop, {}, team.executor()})) return false;
-    const auto heads = static_cast<std::int64_t>(heads_);
-    const auto measure_one = [&](std::int64_t head, int) { measure(index_of(head), job); };
-    if (!team.run({"measuring heads", "heads", heads}, heads, measure_one) || stopped_) return false;
+  /// For the sums of gates on a GPU.
+  [[nodiscard]] GateWindow gate_window() const {
+    return {run_.trace.get(),
+            window_.first.trace.get(),
+            std::span(run_->tokens()->input_id).subspan(1),
+            reads_,
+            with_errors_,
+            window_.classes,
+            places_.shifts()};
+  }
+  /// @param number  of the window among those that DeviceGates added last
+  void take_gates(std::size_t number) { gates_number_ = number; }
+  /// Before anything is added; windows one after the other.
+  void start() { document_ = &sums_.document(window_.document); }
+
+  /// A GPU measures rows of attention of heads together. @returns false if the job was stopped
+  bool measure_on_gpu(const Job& job) {
+    if (!with_rows() || !run_.gpu) return true;
+    return measure_heads(run_, measure_options(), job, [&](HeadMeasures measures) {
+      const std::size_t place =
+          index_of(measures.statistics.layer) * index_of(sums_.shape().heads) + index_of(measures.statistics.head);
+      found_[place].measures = std::move(measures);
+    });
+  }
+  /// Adds what one head does; a head's windows one after the other. @returns false if the job was stopped
+  bool measure(std::size_t place, const Job& job);
+
+  /// Adds what takes all heads. @returns false if the job was stopped
+  bool finish(const Job& job, Team& team) {
     if (!put_document_tokens(team)) return false;
     check_losses();
-    if (!multiply(
+    if (gates_ == nullptr &&
+        !multiply(
             AtlasSum::log_gate_product, positions_, [&](std::size_t head) { return gates_of(head); }, team)) {
       return false;
     }
@@ -161,14 +194,23 @@ class WindowWork {
             AtlasSum::mass_product, rows_.masses(), [&](std::size_t head) { return masses_of(rows_, head); }, team)) {
       return false;
     }
-    if (first_ != nullptr && !compare_with_first(job, team)) return false;
+    if (window_.first.trace != nullptr && !compare_with_first(job, team)) return false;
     put_counts();
-    if (!team.run({"finding passages", "heads", heads}, heads, [&](std::int64_t n, int) { put_places(index_of(n)); })) {
-      return false;
-    }
-    ++document_.windows;
+    ++document_->windows;
     sums_.windows.push_back(window_.number);
     return true;
+  }
+
+  void put_places(std::size_t head) {
+    if (found_[head].gated) {
+      put_place(AtlasList::resets, head, found_[head].lowest);
+      put_place(AtlasList::samples, head, found_[head].drawn);
+    }
+    const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
+      if (largest.position > 0) put_place(list, head, place_at(index_of(largest.position), largest.value));
+    };
+    put_row(AtlasList::reach, rows_.head(head).reach);
+    put_row(AtlasList::gain, rows_.head(head).gain);
   }
 
  private:
@@ -203,14 +245,14 @@ class WindowWork {
     }
     const auto is_without_error = [&](std::int32_t id) { return index_of(id) >= sums_.shape().error_tokens(); };
     with_errors_ = index_of(std::ranges::find_if(ids_, is_without_error) - ids_.begin());
-    token_log_gate_.resize(heads_ * with_errors_);
+    if (gates_ == nullptr) token_log_gate_.resize(heads_ * with_errors_);
   }
 
   /// Adds readings of tokens with errors to the document's. @returns false if the job was stopped
   bool put_document_tokens(Team& team) {
     std::vector<std::int64_t*> of_token(with_errors_);
     for (std::size_t n = 0; n < with_errors_; ++n) {
-      auto& values = document_.tokens[ids_[n]];
+      auto& values = document_->tokens[ids_[n]];
       values.resize(1 + heads_);
       of_token[n] = values.data();
     }
@@ -222,7 +264,10 @@ class WindowWork {
     return team.run({"adding tokens", "tokens", tasks}, tasks, [&](std::int64_t task, int) {
       const std::size_t first = index_of(task) * kTogether;
       const std::size_t end = std::min(with_errors_, first + kTogether);
-      for (std::size_t head = 0; head < heads_; ++head) {
+      for (std::size_t n = first; gates_ != nullptr && n < end; ++n) {
+        add_whole(gates_->token_sums(gates_number_).subspan(n * heads_, heads_), {of_token[n] + 1, heads_});
+      }
+      for (std::size_t head = 0; gates_ == nullptr && head < heads_; ++head) {
         const std::int64_t* const sums = token_log_gate_.data() + head * with_errors_;
         for (std::size_t n = first; n < end; ++n) of_token[n][1 + head] += sums[n];
       }
@@ -242,45 +287,24 @@ class WindowWork {
     return options;
   }
 
-  /// A GPU measures heads of a layer together. @returns false if the job was stopped
-  bool measure_on_gpu(const Job& job) {
-    if (!with_rows() || !run_.gpu) return true;
-    return measure_heads(run_, measure_options(), job, [&](HeadMeasures measures) {
-      const std::size_t place =
-          index_of(measures.statistics.layer) * index_of(sums_.shape().heads) + index_of(measures.statistics.head);
-      found_[place].measures = std::move(measures);
-    });
-  }
-
-  void measure(std::size_t place, const Job& job) {
-    if (head_of(place) >= run_->info().mixer(layer_of(place)).heads) return;
-    std::span<const double> c;
-    if (forgets(run_->info(), layer_of(place))) {
-      c = run_->cumulative_log_gate(layer_of(place), head_of(place));
+  /// Adds a head's gate, and sets what statistics have of it.
+  void read_gate(std::size_t place, std::span<const double> c, const Job& job, HeadStatistics& statistics) {
+    if (gates_ == nullptr) {
       if (!std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) fail("the gate", place);
-      found_[place].gated = true;
       read_gates(place, c);
+      // With rows of attention the gate has been measured.
+      if (!with_rows()) gate_statistics({&c, 1}, 0, job, {&statistics, 1});
+      return;
     }
-    kernels::ThreadPool alone(1);
-    const Job quiet{job.stop, {}, &alone};
-    if (!with_rows()) {
-      HeadMeasures measures;
-      if (!c.empty()) gate_statistics({&c, 1}, 0, quiet, {&measures.statistics, 1});
-      if (run_->info().mixer(layer_of(place)).decays_by_channel()) {
-        measures.statistics.channel_log_decay = channel_log_decays({run_, layer_of(place), head_of(place)});
-      }
-      put_measures(place, measures);
-    } else if (run_.gpu) {
-      if (found_[place].measures) put_measures(place, *found_[place].measures);
-      found_[place].measures.reset();
-    } else {
-      const auto measures = measure_head({run_, layer_of(place), head_of(place)}, measure_options(), quiet);
-      if (measures) put_measures(place, *measures);
-      stopped_ = stopped_ || !measures;
+    const kernels::GateOfHead& gate = gates_->of(gates_number_, place);
+    if ((gate.problems & kernels::GateOfHead::kNotFinite) != 0) fail("the gate", place);
+    put_gate_sums(place, gate.sum, gate.of_class, gate.resets_of_class);
+    put_gate_places(place, c, index_of(gate.lowest));
+    if (gate.problems == 0) {
+      set_gate_statistics(gate, c, statistics);
+    } else if (!with_rows()) {
+      gate_statistics({&c, 1}, 0, job, {&statistics, 1});
     }
-    if (!with_rows()) return;
-    if (!measures_drawn() && !rows_.measure(layer_of(place), head_of(place), quiet)) stopped_ = true;
-    put_rows(place);
   }
 
   void read_gates(std::size_t place, std::span<const double> c) {
@@ -322,58 +346,78 @@ class WindowWork {
     }
     std::copy_n(token_sums.begin(), with_errors_,
                 token_log_gate_.begin() + static_cast<std::ptrdiff_t>(place * with_errors_));
+    put_gate_sums(place, sum, of_class, put_resets(place, resets));
+    put_gate_places(place, c, lowest);
+  }
+
+  /// @param sum                        of log f over the positions
+  /// @param of_class, resets_of_class  [classes]
+  void put_gate_sums(std::size_t place, double sum, std::span<const std::int64_t> of_class,
+                     std::span<const std::int64_t> resets_of_class) {
     add_exactly(sum, sums_.exact(AtlasSum::log_gate, place));
     add_whole(of_class, sums_.row(AtlasSum::class_log_gate, place));
-    for (std::size_t n = 0; n < kBoundaryClasses; ++n) class_slot(n)[1 + place] += of_class[n];
+    add_whole(resets_of_class, sums_.row(AtlasSum::class_resets, place));
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+      class_slot(n)[1 + place] += of_class[n];
+      class_slot(n)[1 + heads_ + place] += resets_of_class[n];
+    }
+  }
+
+  void put_gate_places(std::size_t place, std::span<const double> c, std::size_t lowest) {
     const std::uint64_t priority = mixed(window_.key + place);
     const std::size_t drawn = 1 + static_cast<std::size_t>(mixed(priority) % positions_);
-    found_[place].lowest = place_at(place, lowest, c[lowest] - c[lowest - 1]);
-    found_[place].drawn = place_at(place, drawn, c[drawn] - c[drawn - 1]);
+    found_[place].lowest = place_at(lowest, c[lowest] - c[lowest - 1]);
+    found_[place].drawn = place_at(drawn, c[drawn] - c[drawn - 1]);
     found_[place].drawn.priority = priority;
-    put_resets(place, resets);
   }
 
   /// [1 + 2 N] of the document.
   [[nodiscard]] std::span<std::int64_t> class_slot(std::size_t token_class) {
-    return std::span(document_.classes).subspan(token_class * (1 + 2 * heads_), 1 + 2 * heads_);
+    return std::span(document_->classes).subspan(token_class * (1 + 2 * heads_), 1 + 2 * heads_);
   }
 
-  void put_resets(std::size_t place, std::span<const std::uint32_t> resets) {
+  /// @returns the resets of each class
+  std::array<std::int64_t, kBoundaryClasses> put_resets(std::size_t place, std::span<const std::uint32_t> resets) {
     const auto gaps = sums_.row(AtlasSum::reset_gap, place);
     for (std::size_t n = 1; n < resets.size(); ++n) {
       ++gaps[index_of(std::bit_width(resets[n] - resets[n - 1]) - 1)];
     }
-    if (!places_.known()) return;
     std::array<std::int64_t, kBoundaryClasses> counts{};
+    if (!places_.known()) return counts;
     for (const std::uint32_t reset : resets) {
       for (unsigned set = window_.classes[reset]; set != 0; set &= set - 1) ++counts[index_of(std::countr_zero(set))];
     }
-    add_whole(counts, sums_.row(AtlasSum::class_resets, place));
-    for (std::size_t n = 0; n < kBoundaryClasses; ++n) class_slot(n)[1 + heads_ + place] += counts[n];
     const auto shifted = sums_.row(AtlasSum::class_shifted, place);
     for (std::size_t n = 0; n < kShifts; ++n) {
       const auto by_chance = places_.count(resets, places_.shift(n));
       for (std::size_t k = 0; k < kResetClasses; ++k) shifted[k * kShifts + n] += by_chance[k];
     }
+    return counts;
   }
 
-  /// A place with what is around it.
-  [[nodiscard]] AtlasPlace place_at(std::size_t place, std::size_t position, double value) {
-    AtlasPlace result{static_cast<float>(value), window_.number, static_cast<std::int64_t>(position), 0, {}};
-    for (std::int64_t n = 0; n < std::ssize(result.log_gate); ++n) {
-      const std::int64_t p = result.position - kSurroundings + n;
-      const bool known = found_[place].gated && p >= 1 && p < length_;
-      result.log_gate[index_of(n)] = surrounding_log_gate(known ? static_cast<float>(log_gates(place)[index_of(p) - 1])
-                                                                : std::numeric_limits<float>::quiet_NaN());
+  /// A place, without what is around it.
+  [[nodiscard]] AtlasPlace place_at(std::size_t position, double value) const {
+    return {static_cast<float>(value), window_.number, static_cast<std::int64_t>(position), 0, {}};
+  }
+
+  void put_place(AtlasList list, std::size_t head, AtlasPlace place) {
+    if (!sums_.takes_place(list, head, place)) return;
+    const std::span<const double> c =
+        found_[head].gated ? run_->cumulative_log_gate(layer_of(head), head_of(head)) : std::span<const double>();
+    for (std::int64_t n = 0; n < std::ssize(place.log_gate); ++n) {
+      const std::int64_t p = place.position - kSurroundings + n;
+      const bool known = p >= 1 && p < std::ssize(c);
+      place.log_gate[index_of(n)] = surrounding_log_gate(known ? static_cast<float>(c[index_of(p)] - c[index_of(p - 1)])
+                                                               : std::numeric_limits<float>::quiet_NaN());
     }
-    return result;
+    sums_.add_place(list, head, place);
   }
 
   void put_entry(std::size_t entry, std::size_t place, double value) {
     if (!std::isfinite(value)) return;
     const std::size_t at = entry * heads_ + place;
-    add_exactly(value, std::span(document_.sum).subspan(at * kExactLimbs).first<kExactLimbs>());
-    ++document_.count[at];
+    add_exactly(value, std::span(document_->sum).subspan(at * kExactLimbs).first<kExactLimbs>());
+    ++document_->count[at];
   }
 
   void put_measures(std::size_t place, const HeadMeasures& measures) {
@@ -423,7 +467,7 @@ class WindowWork {
   }
 
   [[nodiscard]] std::span<double> log_gates(std::size_t place) {
-    return std::span(memory_.log_gates).subspan(place * positions_, positions_);
+    return std::span(log_gates_).subspan(place * positions_, positions_);
   }
   /// The same; empty without a gate.
   [[nodiscard]] std::span<const double> gates_of(std::size_t place) {
@@ -463,15 +507,15 @@ class WindowWork {
   }
 
   bool compare_with_first(const Job& job, Team& team) {
-    const Trace& trace = **first_;
+    const Trace& trace = *window_.first;
     const std::size_t heads = index_of(trace.info().layers) * index_of(trace.info().heads);
     std::vector<std::vector<double>> first_gates(heads);
-    WindowRows rows(*first_, rows_.count(), rows_.seed());
+    WindowRows rows(window_.first, rows_.count(), rows_.seed());
     const auto read = [&](std::int64_t place, int /*thread*/) {
       const auto layer = static_cast<int>(place / trace.info().heads);
       const auto head = static_cast<int>(place % trace.info().heads);
       if (head >= trace.info().mixer(layer).heads) return;
-      if (forgets(trace.info(), layer)) {
+      if (gates_ == nullptr && forgets(trace.info(), layer)) {
         const std::span<const double> c = trace.cumulative_log_gate(layer, head);
         std::vector<double>& own = first_gates[index_of(place)];
         for (std::size_t p = 1; p < c.size(); ++p) own.push_back(c[p] - c[p - 1]);
@@ -483,7 +527,10 @@ class WindowWork {
     if (!team.run({"reading the first model", "heads", count}, count, read) || stopped_) return false;
     const auto first_of = [&](std::size_t head) { return std::span<const double>(first_gates[head]); };
     const auto own_of = [&](std::size_t head) { return gates_of(head); };
-    if (!multiply_with(AtlasSum::first_log_gate_product, positions_, own_of, heads, first_of, team)) return false;
+    if (gates_ == nullptr &&
+        !multiply_with(AtlasSum::first_log_gate_product, positions_, own_of, heads, first_of, team)) {
+      return false;
+    }
     if (!with_rows()) return true;
     const auto first_masses_of = [&](std::size_t head) { return masses_of(rows, head); };
     const auto own_masses_of = [&](std::size_t head) { return masses_of(rows_, head); };
@@ -523,18 +570,6 @@ class WindowWork {
     if (with_rows()) sums_.at(AtlasSum::mass_count)[0] += static_cast<std::int64_t>(rows_.masses());
   }
 
-  void put_places(std::size_t head) {
-    if (found_[head].gated) {
-      sums_.add_place(AtlasList::resets, head, found_[head].lowest);
-      sums_.add_place(AtlasList::samples, head, found_[head].drawn);
-    }
-    const auto put_row = [&](AtlasList list, const WindowRows::Largest& largest) {
-      if (largest.position > 0) sums_.add_place(list, head, place_at(head, index_of(largest.position), largest.value));
-    };
-    put_row(AtlasList::reach, rows_.head(head).reach);
-    put_row(AtlasList::gain, rows_.head(head).gain);
-  }
-
   void check_losses() const {
     const std::span<const float> loss = run_->per_token_loss();
     for (std::size_t p = 0; p < loss.size(); ++p) {
@@ -550,7 +585,6 @@ class WindowWork {
   }
 
   const RunOnDevice& run_;
-  const RunOnDevice* first_;
   const AtlasWindow& window_;
   const AtlasNumbers& numbers_;
   AtlasSums& sums_;
@@ -559,15 +593,84 @@ class WindowWork {
   std::size_t heads_;
   ResetPlaces places_;
   WindowMemory& memory_;
+  std::vector<double>& log_gates_;  ///< [heads, positions]
+  const DeviceGates* gates_;
+  std::size_t gates_number_ = 0;
   std::vector<Found> found_;
   WindowRows rows_;
-  DocumentSums& document_;
+  DocumentSums* document_ = nullptr;
   std::vector<std::int32_t> ids_;             ///< that positions from 1 on read, each once, in their order
   std::size_t with_errors_ = 0;               ///< of them, which come first
   std::vector<std::uint32_t> reads_;          ///< [positions] which of ids_
   std::vector<std::int64_t> token_log_gate_;  ///< [heads, with_errors_] in kTokenLogGateUnit
   std::atomic<bool> stopped_ = false;
 };
+
+bool WindowWork::measure(std::size_t place, const Job& job) {
+  const int layer = layer_of(place);
+  const int head = head_of(place);
+  if (head >= run_->info().mixer(layer).heads) return true;
+  kernels::ThreadPool alone(1);
+  const Job quiet{job.stop, {}, &alone};
+  HeadMeasures measures;
+  if (with_rows() && run_.gpu) {
+    if (found_[place].measures) measures = std::move(*found_[place].measures);
+    found_[place].measures.reset();
+  } else if (with_rows()) {
+    auto measured = measure_head({run_, layer, head}, measure_options(), quiet);
+    if (!measured) return false;
+    measures = std::move(*measured);
+  } else if (run_->info().mixer(layer).decays_by_channel()) {
+    measures.statistics.channel_log_decay = channel_log_decays({run_, layer, head});
+  }
+  if (forgets(run_->info(), layer)) {
+    found_[place].gated = true;
+    read_gate(place, run_->cumulative_log_gate(layer, head), quiet, measures.statistics);
+  }
+  put_measures(place, measures);
+  if (!with_rows()) return true;
+  if (!measures_drawn() && !rows_.measure(layer, head, quiet)) return false;
+  put_rows(place);
+  return true;
+}
+
+/// Adds some windows that are in memory together.
+/// @returns false if the job was stopped
+bool add_together(std::span<const AtlasWindow> windows, const WindowsWork& shared, const Job& job, Team& team) {
+  shared.memory.log_gates.resize(std::max(shared.memory.log_gates.size(), windows.size()));
+  std::vector<std::unique_ptr<WindowWork>> works(windows.size());
+  const auto count = std::ssize(windows);
+  const auto prepare = [&](std::int64_t n, int /*thread*/) {
+    works[index_of(n)] = std::make_unique<WindowWork>(windows[index_of(n)], shared, index_of(n));
+  };
+  if (!team.run({"reading windows", "windows", count}, count, prepare)) return false;
+  if (shared.gates != nullptr) {
+    std::vector<GateWindow> of_gates;
+    for (std::size_t n = 0; n < works.size(); ++n) {
+      of_gates.push_back(works[n]->gate_window());
+      works[n]->take_gates(n);
+    }
+    if (!shared.gates->add(of_gates, team)) return false;
+  }
+  for (const auto& work : works) {
+    work->start();
+    if (!work->measure_on_gpu({job.stop, {}, team.executor()})) return false;
+  }
+  const auto heads = static_cast<std::int64_t>(shared.sums.shape().head_count());
+  std::atomic<bool> stopped = false;
+  const auto measure = [&](std::int64_t head, int /*thread*/) {
+    for (const auto& work : works) {
+      if (!stopped && !work->measure(index_of(head), job)) stopped = true;
+    }
+  };
+  if (!team.run({"measuring heads", "heads", heads}, heads, measure) || stopped) return false;
+  for (const auto& work : works) {
+    if (!work->finish(job, team)) return false;
+  }
+  return team.run({"finding passages", "heads", heads}, heads, [&](std::int64_t head, int /*thread*/) {
+    for (const auto& work : works) work->put_places(index_of(head));
+  });
+}
 
 }  // namespace
 
@@ -577,9 +680,19 @@ std::uint64_t window_key(std::uint64_t seed, std::span<const std::int32_t> ids) 
   return key;
 }
 
-bool add_window(const RunOnDevice& run, const RunOnDevice* first, const AtlasWindow& window,
-                const AtlasNumbers& numbers, const Job& job, WindowMemory& memory, AtlasSums& sums) {
-  return WindowWork(run, first, window, numbers, memory, sums).run(job);
+bool add_windows(std::span<const AtlasWindow> windows, const AtlasNumbers& numbers, const Job& job, DeviceGates* gates,
+                 WindowMemory& memory, AtlasSums& sums) {
+  const Job quiet{job.stop, {}, job.executor};
+  Team team(quiet);
+  // Rows of attention take much memory, and a GPU its own.
+  std::size_t most = windows.size();
+  if (sums.shape().rows != 0) most = 1;
+  if (gates != nullptr) most = std::min(most, gates->most_windows(windows.front().run->info().length));
+  for (std::size_t first = 0; first < windows.size(); first += most) {
+    const auto some = windows.subspan(first, std::min(most, windows.size() - first));
+    if (!add_together(some, {numbers, gates, memory, sums}, quiet, team)) return false;
+  }
+  return true;
 }
 
 }  // namespace foxscope

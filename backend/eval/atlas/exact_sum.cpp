@@ -10,15 +10,15 @@ namespace {
 
 constexpr std::array<double, kExactLimbs> kUnits = {0x1p-2, 0x1p-42, 0x1p-82};
 
-[[noreturn]] void fail_range() {
-  throw Error("a sum of the atlas leaves the range of 64 bits: use fewer windows, and several files");
-}
-
 void add_one(std::int64_t more, std::int64_t& to) {
   if (__builtin_add_overflow(to, more, &to)) fail_range();
 }
 
 }  // namespace
+
+void fail_range() {
+  throw Error("a sum of the atlas leaves the range of 64 bits: use fewer windows, and several files");
+}
 
 void add_exactly(double value, std::span<std::int64_t, kExactLimbs> sum) {
   if (!(std::abs(value) < 0x1p60)) fail_range();

@@ -11,6 +11,9 @@ namespace foxscope {
 /// bit for bit, however the terms were shared out. A term keeps its 53 bits down to 2^-83.
 inline constexpr std::size_t kExactLimbs = 3;
 
+/// @throws Error for a sum that leaves the range of its numbers
+[[noreturn]] void fail_range();
+
 /// Adds a term to the sum that these numbers are.
 /// @param value  finite, below 2^60 in size
 /// @throws Error where the sum leaves the range of its numbers

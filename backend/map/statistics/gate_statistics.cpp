@@ -15,6 +15,7 @@
 #include "backend/base/index.h"
 #include "backend/map/team.h"
 #include "backend/trace/decay_time.h"
+#include "kernels/gate_sums.h"
 
 namespace foxscope {
 namespace {
@@ -88,18 +89,38 @@ class OrderStatistics {
   std::size_t last_ = 0;
 };
 
+constexpr std::array kGateShares = {0.0, 0.25, 0.5, 0.75, 1.0};
+constexpr std::array kQuarters = {0.25, 0.5, 0.75};
+
+/// Where the quantile of a share lies among so many values in their order: behind the value of a rank.
+struct QuantilePlace {
+  std::size_t rank = 0;
+  double beyond = 0;  ///< of the way to the next value
+
+  QuantilePlace(double share, std::size_t count) {
+    const double place = share * static_cast<double>(count - 1);
+    rank = static_cast<std::size_t>(place);
+    beyond = place - static_cast<double>(rank);
+  }
+  /// @param of  what is made of a value: never falls
+  template <typename Of>
+  [[nodiscard]] double between(double low, double high, const Of& of) const {
+    return beyond == 0.0 ? of(low) : of(low) + beyond * (of(high) - of(low));
+  }
+};
+
+double exponential_of(double log_gate) { return std::exp(log_gate); }
+
 /// quantile of each share of the values of the scratch.
-/// @param of  what is made of a value: never falls
+/// @param of  QuantilePlace::between
 template <std::size_t kCount, typename Of>
 std::array<double, kCount> quantiles(GateScratch& scratch, const std::array<double, kCount>& shares, Of of) {
   OrderStatistics statistics(scratch);
   std::array<double, kCount> result{};
   for (std::size_t n = 0; n < kCount; ++n) {
-    const double place = shares[n] * static_cast<double>(scratch.values.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const auto [low, high] = statistics.neighbours(below);
-    const double share = place - static_cast<double>(below);
-    result[n] = share == 0.0 ? of(low) : of(low) + share * (of(high) - of(low));
+    const QuantilePlace place(shares[n], scratch.values.size());
+    const auto [low, high] = statistics.neighbours(place.rank);
+    result[n] = place.between(low, high, of);
   }
   return result;
 }
@@ -107,7 +128,7 @@ std::array<double, kCount> quantiles(GateScratch& scratch, const std::array<doub
 /// Quartiles of the values of the scratch.
 /// @param cut_off  how many of them an end of the text cut off
 Quartiles quartiles(GateScratch& scratch, std::int64_t cut_off) {
-  const std::array<double, 3> at = quantiles(scratch, std::array{0.25, 0.5, 0.75}, std::identity());
+  const std::array<double, 3> at = quantiles(scratch, kQuarters, std::identity());
   return {at[0], at[1], at[2], static_cast<double>(cut_off) / static_cast<double>(scratch.values.size())};
 }
 
@@ -199,11 +220,41 @@ void gate_sizes(std::span<const double> c, int events, GateScratch& scratch, Hea
   log_gates.resize(c.size() - 1);
   for (std::size_t t = 1; t < c.size(); ++t) log_gates[t - 1] = c[t] - c[t - 1];
   statistics.strongest_events = strongest_events(log_gates, events);
-  const auto gate = [](double log_gate) { return std::exp(log_gate); };
-  std::ranges::copy(quantiles(scratch, std::array{0.0, 0.25, 0.5, 0.75, 1.0}, gate), statistics.gate_quantile);
+  std::ranges::copy(quantiles(scratch, kGateShares, exponential_of), statistics.gate_quantile);
 }
 
 }  // namespace
+
+void ask_for_order(kernels::GateSums& sums) {
+  const auto length = static_cast<std::size_t>(sums.length);
+  for (std::size_t n = 0; n < std::size(kHorizonLevel); ++n) sums.level[n] = std::log(kHorizonLevel[n]);
+  const auto ask = [](const auto& shares, std::size_t count, int& ranks, int* rank) {
+    ranks = static_cast<int>(shares.size());
+    for (std::size_t n = 0; n < shares.size(); ++n) rank[n] = static_cast<int>(QuantilePlace(shares[n], count).rank);
+  };
+  ask(kGateShares, length - 1, sums.ranks[0], sums.rank[0]);
+  ask(kQuarters, length, sums.ranks[1], sums.rank[1]);
+}
+
+void set_gate_statistics(const kernels::GateOfHead& gate, std::span<const double> c, HeadStatistics& statistics) {
+  statistics.mean_log_gate =
+      gate.cut == 0 ? (c.back() - c.front()) / static_cast<double>(c.size() - 1) : mean_log_gate(c);
+  statistics.rate_decay_time = decay_time(statistics.mean_log_gate);
+  for (std::size_t n = 0; n < kGateShares.size(); ++n) {
+    statistics.gate_quantile[n] =
+        QuantilePlace(kGateShares[n], c.size() - 1).between(gate.low[0][n], gate.high[0][n], exponential_of);
+  }
+  for (std::size_t list = 1; list < kernels::GateOfHead::kLists; ++list) {
+    std::array<double, kQuarters.size()> at{};
+    for (std::size_t n = 0; n < at.size(); ++n) {
+      at[n] = QuantilePlace(kQuarters[n], c.size()).between(gate.low[list][n], gate.high[list][n], std::identity());
+    }
+    const double cut_off = static_cast<double>(gate.cut_off[list - 1]) / static_cast<double>(c.size());
+    const std::size_t level = (list - 1) % kLevels;
+    (list <= kLevels ? statistics.backward_horizon : statistics.forward_survival)[level] = {at[0], at[1], at[2],
+                                                                                            cut_off};
+  }
+}
 
 double quantile(std::span<const double> values, double p) {
   GateScratch scratch;
