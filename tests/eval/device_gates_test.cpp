@@ -1,6 +1,7 @@
 // Sums of gates by the kernels of a GPU, and by their twin on the host, against those of the processors: in every bit.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <random>
@@ -52,19 +53,50 @@ double gate_at(int head, std::mt19937_64& random) {
   }
 }
 
-std::shared_ptr<const Trace> gate_run(std::int64_t length, int layers, std::uint64_t seed, bool rises = false) {
+struct GateCase {
+  std::int64_t length = 0;
+  int count = 5;
+  bool with_first = false;
+  bool rises = false;                ///< c does, in one head
+  std::int64_t rows = 0;             ///< of attention
+  std::optional<int> rows_gpu = {};  ///< that measures them
+};
+
+/// Queries, keys, normalisers and losses of a run, of no particular model.
+void record_rows(Recorder& recorder, int layer, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  for (const TraceArray array : {TraceArray::query, TraceArray::key}) {
+    const std::span<std::byte> bytes = recorder.stored(array, layer);
+    const std::span values(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+    for (float& value : values) value = normal(random);
+  }
+  std::ranges::fill(recorder.log_normalizer(layer), 3.0F);
+  for (float& loss : recorder.per_token_loss()) loss = 2 + normal(random);
+}
+
+std::shared_ptr<const Trace> gate_run(const GateCase& of, int layers, std::uint64_t seed) {
+  const std::int64_t length = of.length;
   std::mt19937_64 random(seed);
-  const TraceInfo info = gate_info(length, layers);
-  Recorder recorder(info, {Keep::gates}, nullptr);
+  TraceInfo info = gate_info(length, layers);
+  KeepSet keep = {Keep::gates};
+  std::shared_ptr<RunQueryKeyStore> store;
+  if (of.rows > 0) {
+    keep = {Keep::gates, Keep::rows, Keep::query_key, Keep::loss};
+    info.softmax_scale = 0.5F;
+    store = std::make_shared<HostQueryKeyStore>(info, info.dtype, std::size_t{1} << 30U,
+                                                std::filesystem::temp_directory_path());
+  }
+  Recorder recorder(info, keep, store);
   for (int layer = 0; layer < layers; ++layer) {
     const auto c = recorder.cumulative_log_gate(layer);
     std::ranges::fill(c, 0.0);
+    if (of.rows > 0) record_rows(recorder, layer, random);
     if (!info.forgetting[static_cast<std::size_t>(layer)]) continue;
     for (int head = 0; head < kGateHeads; ++head) {
       const auto of_head = c.subspan(static_cast<std::size_t>(head * length), static_cast<std::size_t>(length));
       double sum = 0;
       for (double& value : of_head) value = sum += gate_at(head, random);
-      if (rises && head == 0) of_head.back() += 1e3;
+      if (of.rises && head == 0) of_head.back() += 1e3;
     }
   }
   auto tokens = std::make_shared<TokenTable>();
@@ -78,7 +110,9 @@ std::shared_ptr<const Trace> gate_run(std::int64_t length, int layers, std::uint
 }
 
 /// Windows of one length in two documents; the last has no text.
-std::vector<AtlasWindow> gate_windows(std::int64_t length, int count, bool with_first, bool rises = false) {
+std::vector<AtlasWindow> gate_windows(const GateCase& of) {
+  const std::int64_t length = of.length;
+  const int count = of.count;
   std::mt19937_64 random(static_cast<std::uint64_t>(length));
   std::vector<AtlasWindow> windows;
   for (int n = 0; n < count; ++n) {
@@ -90,15 +124,15 @@ std::vector<AtlasWindow> gate_windows(std::int64_t length, int count, bool with_
       const std::uint64_t classes = random() & random();
       window.classes.push_back(static_cast<BoundaryClassSet>(classes & ((1U << kBoundaryClasses) - 1)));
     }
-    window.run = RunOnDevice(gate_run(length, kGateLayers, random(), rises));
-    if (with_first) window.first = RunOnDevice(gate_run(length, 1, random()));
+    window.run = RunOnDevice(gate_run(of, kGateLayers, random()), of.rows_gpu);
+    if (of.with_first) window.first = RunOnDevice(gate_run(of, 1, random()), of.rows_gpu);
   }
   return windows;
 }
 
-AtlasShape gate_shape(const std::vector<AtlasWindow>& windows, const AtlasNumbers& numbers) {
+AtlasShape gate_shape(const std::vector<AtlasWindow>& windows, const AtlasNumbers& numbers, std::int64_t rows = 0) {
   const TraceInfo& info = windows.front().run->info();
-  AtlasShape shape{info.layers, info.heads, kGateVocabulary, 2, 0};
+  AtlasShape shape{info.layers, info.heads, kGateVocabulary, 2, rows};
   shape.numbers = std::ssize(numbers.numbers);
   shape.profiles = std::ssize(numbers.profiles);
   shape.bins = std::ssize(distance_bins(info.length));
@@ -107,9 +141,9 @@ AtlasShape gate_shape(const std::vector<AtlasWindow>& windows, const AtlasNumber
 }
 
 /// The sums as words, made by the processors.
-std::vector<std::int64_t> processor_sums(const std::vector<AtlasWindow>& windows) {
-  const AtlasNumbers numbers(windows.front().run->info(), 0);
-  AtlasSums sums(gate_shape(windows, numbers));
+std::vector<std::int64_t> processor_sums(const std::vector<AtlasWindow>& windows, std::int64_t rows = 0) {
+  const AtlasNumbers numbers(windows.front().run->info(), rows);
+  AtlasSums sums(gate_shape(windows, numbers, rows));
   WindowMemory memory;
   for (const AtlasWindow& window : windows) {
     EXPECT_TRUE(add_windows({&window, 1}, numbers, Job{}, nullptr, memory, sums));
@@ -118,10 +152,11 @@ std::vector<std::int64_t> processor_sums(const std::vector<AtlasWindow>& windows
 }
 
 /// The same by the kernels, the first window by itself and the others together.
-std::vector<std::int64_t> kernel_sums(const std::vector<AtlasWindow>& windows, std::optional<int> gpu) {
+std::vector<std::int64_t> kernel_sums(const std::vector<AtlasWindow>& windows, std::optional<int> gpu,
+                                      std::int64_t rows = 0) {
   const TraceInfo& info = windows.front().run->info();
-  const AtlasNumbers numbers(info, 0);
-  const AtlasShape shape = gate_shape(windows, numbers);
+  const AtlasNumbers numbers(info, rows);
+  const AtlasShape shape = gate_shape(windows, numbers, rows);
   AtlasSums sums(shape);
   WindowMemory memory;
   const Trace* const first = windows.front().first.trace.get();
@@ -140,14 +175,17 @@ std::vector<std::int64_t> kernel_sums(const std::vector<AtlasWindow>& windows, s
 void expect_equal_sums(std::optional<int> gpu) {
   for (const std::int64_t length : {2, 3, 33, 64, 65, 700}) {
     for (const bool with_first : {false, true}) {
-      const auto windows = gate_windows(length, 5, with_first);
+      const auto windows = gate_windows({.length = length, .with_first = with_first});
       EXPECT_EQ(kernel_sums(windows, gpu), processor_sums(windows))
           << length << (with_first ? " with a first model" : "");
     }
   }
   // Order statistics are then the host's.
-  const auto rising = gate_windows(40, 3, false, true);
+  const auto rising = gate_windows({.length = 40, .rises = true});
   EXPECT_EQ(kernel_sums(rising, gpu), processor_sums(rising));
+  // Rows are measured by one device in either case.
+  const auto rows = gate_windows({.length = 90, .with_first = true, .rows = 8, .rows_gpu = gpu});
+  EXPECT_EQ(kernel_sums(rows, gpu, 8), processor_sums(rows, 8));
 }
 
 /// Products are summed by fused multiply-add, as GPUs do, where a processor has it.
@@ -159,9 +197,9 @@ TEST(DeviceGates, OfTheHostAreThoseOfTheProcessors) {
 }
 
 TEST(DeviceGates, ChangeWithEveryGate) {
-  auto windows = gate_windows(33, 2, false);
+  auto windows = gate_windows({.length = 33, .count = 2});
   const auto before = kernel_sums(windows, {});
-  windows[1].run = RunOnDevice(gate_run(33, kGateLayers, 99));
+  windows[1].run = RunOnDevice(gate_run({.length = 33}, kGateLayers, 99));
   EXPECT_NE(kernel_sums(windows, {}), before);
 }
 
@@ -192,7 +230,7 @@ TEST(DeviceGates, SayWhichGateIsNoNumber) {
 }
 
 TEST(DeviceGates, TakeAsManyWindowsAsFit) {
-  const auto windows = gate_windows(33, 1, false);
+  const auto windows = gate_windows({.length = 33, .count = 1});
   const AtlasNumbers numbers(windows.front().run->info(), 0);
   const DeviceGates gates(gate_shape(windows, numbers), windows.front().run->info(), nullptr, {});
   EXPECT_GT(gates.most_windows(1000), 2 * gates.most_windows(4000));
@@ -204,7 +242,7 @@ TEST(CudaDeviceGates, AreThoseOfTheProcessorsInEveryBit) {
   if (!gpu) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
   if (!has_fused_products()) GTEST_SKIP() << "no fused multiply-add";
   expect_equal_sums(gpu);
-  const auto long_windows = gate_windows(16384, 2, true);
+  const auto long_windows = gate_windows({.length = 16384, .count = 3, .with_first = true});
   EXPECT_EQ(kernel_sums(long_windows, gpu), processor_sums(long_windows));
 }
 

@@ -302,7 +302,7 @@ class WindowWork {
     put_gate_places(place, c, index_of(gate.lowest));
     if (gate.problems == 0) {
       set_gate_statistics(gate, c, statistics);
-    } else if (!with_rows()) {
+    } else {
       gate_statistics({&c, 1}, 0, job, {&statistics, 1});
     }
   }

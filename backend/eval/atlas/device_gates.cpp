@@ -76,6 +76,7 @@ class DeviceGates::Memory {
     }
     return work_.data();
   }
+  [[nodiscard]] std::size_t work_bytes() const { return work_.bytes(); }
   /// The same of the host, where it can be pinned.
   std::span<std::byte> staging(std::size_t bytes) {
     if (staging_.size() >= bytes) return staging_;
@@ -233,10 +234,12 @@ DeviceGates::~DeviceGates() = default;
 
 std::size_t DeviceGates::most_windows(std::int64_t length) const {
   const Layout one(1, length, std::min(index_of(length), shape_.error_tokens()), gated_.size(), first_gated_.size());
-  return std::max<std::size_t>(1, kBytes / one.bytes);
+  const std::size_t room = memory_->work_bytes() == 0 ? kBytes : memory_->work_bytes();
+  return std::max<std::size_t>(1, room / one.bytes);
 }
 
 void DeviceGates::reserve(std::size_t windows, std::int64_t length) {
+  windows = std::min(windows, most_windows(length));
   const std::size_t slots = windows * std::min(index_of(length), shape_.error_tokens());
   const Layout layout(windows, length, slots, gated_.size(), first_gated_.size());
   std::optional<cuda::DeviceScope> scope;

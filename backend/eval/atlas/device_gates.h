@@ -39,11 +39,13 @@ class DeviceGates {
   DeviceGates(const DeviceGates&) = delete;
   DeviceGates& operator=(const DeviceGates&) = delete;
 
-  /// Windows of a length that go to the GPU together: what they take there is below kBytes, unless it is one.
+  /// Windows of a length that go to the GPU together, at least one: what they take there is below kBytes, and fits into
+  /// what was reserved.
   [[nodiscard]] std::size_t most_windows(std::int64_t length) const;
   static constexpr std::size_t kBytes = std::size_t{1} << 30U;
 
-  /// Takes memory for so many windows of a length. @throws std::bad_alloc where the GPU has no room
+  /// Takes memory for so many windows of a length, or as many as go together.
+  /// @throws std::bad_alloc where the GPU has no room
   void reserve(std::size_t windows, std::int64_t length);
 
   /// Adds windows of one length, two tokens or more; none should be added twice.

@@ -110,7 +110,7 @@ class LayerPass {
     for (const int head : heads_) {
       gates.push_back(gated ? run_->cumulative_log_gate(layer_, head) : std::span<const double>(open));
     }
-    if (!gate_statistics(gates, options_.events, job_, statistics_)) return false;
+    if (options_.with_gates && !gate_statistics(gates, options_.events, job_, statistics_)) return false;
     for (HeadStatistics& head : statistics_) {
       const HeadOf of{run_, layer_, head.head};
       if (mixer.decays_by_channel()) head.channel_log_decay = channel_log_decays(of);

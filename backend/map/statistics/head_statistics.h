@@ -118,6 +118,7 @@ struct StatisticsOptions {
   std::uint64_t rows_seed = kRowsSeed;  ///< that they are drawn by
   /// Gets the numbers of the sampled rows of each head, from several threads; null: nobody wants them.
   std::function<void(const HeadStatistics& head, const RowSample& sample, const SampledRows& rows)> take_rows = {};
+  bool with_gates = true;  ///< without, the caller sets means, quantiles, horizons and survivals of gates
 };
 
 /// @param rows    StatisticsOptions::rows
