@@ -5,6 +5,7 @@
 #include <cstring>
 #include <future>
 #include <memory>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -169,6 +170,7 @@ class AtlasModelWork {
       first_ = model_.first->load(job_);
       if (!first_) return false;
     }
+    gates_ = device_gates(at_once);
     started_ = kept_ = AtlasClock::now();
     // The heads of a batch are looked at while the GPU reads the next one: batch_tokens leaves room for both.
     const bool beside = model_.device.cuda && model_.table->length <= at_once;
@@ -201,8 +203,25 @@ class AtlasModelWork {
     return std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
   }
 
+  /// A GPU makes the sums of gates where it has room for them.
+  /// @param tokens  that go through the model at once
+  [[nodiscard]] std::unique_ptr<DeviceGates> device_gates(std::int64_t tokens) const {
+    const std::optional<int> gpu = kernel_gpu(model_.device);
+    if (!gpu || !forgets(model_.info)) return nullptr;
+    const std::int64_t longest = model_.table->length;
+    try {
+      auto gates = std::make_unique<DeviceGates>(model_.sums.shape(), model_.info,
+                                                 model_.first == nullptr ? nullptr : &model_.first->info, gpu);
+      gates->reserve(index_of(std::max<std::int64_t>(1, tokens / longest)), longest);
+      return gates;
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
+
   /// Keeping takes at most a twentieth of the time, and happens when what could be lost is a tenth of the work.
   [[nodiscard]] bool is_time() const {
+    if (gates_ && gates_->positions() >= DeviceGates::kMostPositions) return true;
     const double since = seconds_from(kept_);
     return since >= 20 * keep_seconds_ && since >= 0.1 * seconds_from(started_);
   }
