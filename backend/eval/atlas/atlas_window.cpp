@@ -634,6 +634,21 @@ bool WindowWork::measure(std::size_t place, const Job& job) {
   return true;
 }
 
+/// A GPU measures rows of attention, those of several windows side by side: it waits for none of them, and processors
+/// are at the rows of one window while it is at those of others.
+/// @returns false if the job was stopped
+bool measure_on_gpu(std::span<const std::unique_ptr<WindowWork>> works, const Job& job, Team& team) {
+  if (works.size() == 1) return works.front()->measure_on_gpu({job.stop, {}, team.executor()});
+  std::atomic<bool> stopped = false;
+  const auto count = std::ssize(works);
+  const int threads = std::max(1, team.threads() / static_cast<int>(count));
+  const bool done = team.run({"measuring rows", "windows", count}, count, [&](std::int64_t n, int /*thread*/) {
+    kernels::ThreadPool own(threads);
+    if (!stopped && !works[index_of(n)]->measure_on_gpu({job.stop, {}, &own})) stopped = true;
+  });
+  return done && !stopped;
+}
+
 /// Adds some windows that are in memory together.
 /// @returns false if the job was stopped
 bool add_together(std::span<const AtlasWindow> windows, const WindowsWork& shared, const Job& job, Team& team) {
@@ -652,10 +667,8 @@ bool add_together(std::span<const AtlasWindow> windows, const WindowsWork& share
     }
     if (!shared.gates->add(of_gates, team)) return false;
   }
-  for (const auto& work : works) {
-    work->start();
-    if (!work->measure_on_gpu({job.stop, {}, team.executor()})) return false;
-  }
+  for (const auto& work : works) work->start();
+  if (!measure_on_gpu(works, job, team)) return false;
   const auto heads = static_cast<std::int64_t>(shared.sums.shape().head_count());
   std::atomic<bool> stopped = false;
   const auto measure = [&](std::int64_t head, int /*thread*/) {
@@ -684,9 +697,9 @@ bool add_windows(std::span<const AtlasWindow> windows, const AtlasNumbers& numbe
                  WindowMemory& memory, AtlasSums& sums) {
   const Job quiet{job.stop, {}, job.executor};
   Team team(quiet);
-  // Rows of attention take much memory, and a GPU its own.
+  // Rows of attention take much memory of the host, and all rows all threads.
   std::size_t most = windows.size();
-  if (sums.shape().rows != 0) most = 1;
+  if (sums.shape().rows != 0 && !(sums.shape().rows > 0 && windows.front().run.gpu)) most = 1;
   if (gates != nullptr) most = std::min(most, gates->most_windows(windows.front().run->info().length));
   for (std::size_t first = 0; first < windows.size(); first += most) {
     const auto some = windows.subspan(first, std::min(most, windows.size() - first));
