@@ -91,35 +91,45 @@ DeviceSpreads::~DeviceSpreads() {
   if (!device_->wait()) results_ = nullptr;
 }
 
-/// A row of every head, in one copy where they lie one behind the other on either side.
-template <typename Of>
-bool DeviceSpreads::put_rows(std::byte* to, std::size_t stride, const Of& of) const {
-  const std::span<const std::byte> first = std::as_bytes(of(*heads_.front()));
-  bool together = first.size() == stride;
-  for (std::size_t n = 0; n < heads_.size() && together; ++n) {
-    together = std::as_bytes(of(*heads_[n])).data() == first.data() + n * stride;
+/// Host memory that a GPU copies from and into, pinned where there is some.
+std::span<std::byte> DeviceSpreads::host_memory(std::size_t bytes) {
+  try {
+    pinned_ = std::make_unique<cuda::PinnedBuffer>(bytes, gpu_);
+    return {static_cast<std::byte*>(pinned_->data()), bytes};
+  } catch (const std::bad_alloc&) {
+    pageable_.resize(bytes);
+    return pageable_;
   }
-  if (together) return cuda::copy_to_device(to, {first.data(), heads_.size() * stride}, device_->stream());
-  for (std::size_t n = 0; n < heads_.size(); ++n) {
-    const std::span<const std::byte> row = std::as_bytes(of(*heads_[n]));
-    if (!row.empty() && !cuda::copy_to_device(to + n * stride, row, device_->stream())) return false;
-  }
-  return true;
 }
 
 /// Heads' own arrays are there; normalisers may be others than the trace's.
 bool DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
-  const auto put = [&](std::size_t at, auto values) {
-    return values.empty() || cuda::copy_to_device(memory + at, std::as_bytes(values), device_->stream());
-  };
   const HeadEntries& first = *heads_.front();
   const bool own_gates = sample_ != nullptr && first.gated;
   const std::size_t row_bytes = rounded(static_cast<std::size_t>(first.length) * sizeof(float));
   const std::size_t gate_bytes = rounded(static_cast<std::size_t>(first.length) * sizeof(double));
-  bool given =
-      put(layout.token, first.token) &&
-      put_rows(memory + layout.normalizers, row_bytes, [](const HeadEntries& of) { return of.normalizer; }) &&
-      (!own_gates || put_rows(memory + layout.gates, gate_bytes, [](const HeadEntries& of) { return of.gate; }));
+  // All in one copy.
+  const std::span<std::byte> given = host_.subspan(0, layout.workspace - layout.normalizers);
+  const auto put = [&](std::size_t at, auto values) {
+    std::ranges::copy(std::as_bytes(values), given.subspan(at - layout.normalizers).begin());
+  };
+  put(layout.token, first.token);
+  for (std::size_t n = 0; n < heads_.size(); ++n) {
+    put(layout.normalizers + n * row_bytes, heads_[n]->normalizer);
+    if (own_gates) put(layout.gates + n * gate_bytes, heads_[n]->gate);
+  }
+  if (sample_ != nullptr) {
+    std::vector<std::int32_t> positions;
+    std::vector<double> stands_for;
+    for (std::size_t n = 0; n < sample_->rows.size(); ++n) {
+      positions.push_back(static_cast<std::int32_t>(sample_->rows[n]));
+      stands_for.push_back(static_cast<double>(sample_->positions[n / 2]));
+    }
+    put(layout.positions, std::span<const std::int32_t>(positions));
+    put(layout.stands_for, std::span<const double>(stands_for));
+  }
+  const bool copied = cuda::copy_to_device(memory + layout.normalizers, given, device_->stream());
+  require_device(copied ? Status::ok : Status::failed, gpu_);
   for (std::size_t n = 0; n < heads_.size(); ++n) {
     const HeadEntries& entries = *heads_[n];
     const Trace& trace = *entries.head.trace;
@@ -141,17 +151,6 @@ bool DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
     mixer.head = mixing_head_of(entries);
     mixer.tables = held_.back().mixing;
   }
-  if (sample_ != nullptr) {
-    std::vector<std::int32_t> positions;
-    std::vector<double> stands_for;
-    for (std::size_t n = 0; n < sample_->rows.size(); ++n) {
-      positions.push_back(static_cast<std::int32_t>(sample_->rows[n]));
-      stands_for.push_back(static_cast<double>(sample_->positions[n / 2]));
-    }
-    given = given && put(layout.positions, std::span<const std::int32_t>(positions)) &&
-            put(layout.stands_for, std::span<const double>(stands_for));
-  }
-  require_device(given ? Status::ok : Status::failed, gpu_);
   return true;
 }
 
@@ -162,6 +161,7 @@ Status DeviceSpreads::start(const RowSample* sample) {
   if (first.store == nullptr && first.mixing == nullptr && sample != nullptr) return Status::unsupported;
   const Layout layout(first, heads_.size(), rows);
   auto* const memory = static_cast<std::byte*>(device_->workspace(layout.bytes));
+  host_ = host_memory(std::max(layout.results, layout.workspace - layout.normalizers));
   if (!put_arrays(memory, layout)) return Status::unsupported;
   results_ = memory;
   distances_ = layout.distances;
@@ -221,16 +221,7 @@ Status DeviceSpreads::start(const RowSample* sample) {
 }
 
 void DeviceSpreads::finish() {
-  std::span<std::byte> host;
-  try {
-    pinned_ = std::make_unique<cuda::PinnedBuffer>(result_bytes_, gpu_);
-    host = {static_cast<std::byte*>(pinned_->data()), result_bytes_};
-  } catch (const std::bad_alloc&) {
-    pageable_.resize(result_bytes_);
-    host = pageable_;
-  }
-  host_ = host.data();
-  const bool whole = device_->wait() && cuda::copy_to_host(host, results_, device_->stream());
+  const bool whole = cuda::copy_to_host(host_.first(result_bytes_), results_, device_->stream());
   require_device(whole ? Status::ok : Status::failed, gpu_);
 }
 

@@ -47,11 +47,10 @@ class DeviceSpreads {
   struct Layout;
   /// @returns false where the GPU has no room for a block of a linear mixer
   [[nodiscard]] bool put_arrays(std::byte* memory, const Layout& layout);
-  template <typename Of>
-  bool put_rows(std::byte* to, std::size_t stride, const Of& of) const;
+  std::span<std::byte> host_memory(std::size_t bytes);
   template <typename T>
   [[nodiscard]] std::span<const T> taken(std::size_t at, std::size_t count) const {
-    return {reinterpret_cast<const T*>(host_ + at), count};
+    return {reinterpret_cast<const T*>(host_.data() + at), count};
   }
 
   std::vector<const HeadEntries*> heads_;
@@ -66,8 +65,8 @@ class DeviceSpreads {
   std::byte* results_ = nullptr;
   std::size_t result_bytes_ = 0;
   std::unique_ptr<kernels::cuda::PinnedBuffer> pinned_;
-  std::vector<std::byte> pageable_;  ///< holds the results where no memory can be pinned
-  const std::byte* host_ = nullptr;  ///< the results: numbers of heads, then sums by distance
+  std::vector<std::byte> pageable_;  ///< in its place where no memory can be pinned
+  std::span<std::byte> host_;        ///< what is given, then the results: numbers of heads, then sums by distance
   std::size_t distances_ = 0;        ///< where these begin
 };
 
