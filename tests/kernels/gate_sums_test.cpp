@@ -161,22 +161,20 @@ struct GateProblem {
   GateSums sums;
 };
 
-TEST(GateSums, AreThoseOfOneThreadWithAnyNumberOfThem) {
-  for (const int length : {2, 65, 300}) {
+TEST(GateSums, OfABlockOfThreadsAreThoseOfOne) {
+  for (const int length : {2, 130}) {
     GateProblem one(length);
     ThreadPool alone(1);
     cpu::gate_sums(one.sums, alone);
-    for (const int threads : {2, 5}) {
-      GateProblem many(length);
-      many.run(threads);
-      const auto all = [](const GateProblem& p) {
-        return std::tie(p.slot_sums, p.token_log_gate, p.token_below_half, p.histogram, p.class_histogram, p.gaps,
-                        p.class_shifted, p.resets);
-      };
-      EXPECT_TRUE(all(many) == all(one)) << length << ", " << threads;
-      for (std::size_t n = 0; n < one.of_head.size(); ++n) {
-        EXPECT_TRUE(many.of_head[n] == one.of_head[n]) << length << ", " << threads << ", row " << n;
-      }
+    GateProblem many(length);
+    many.run(3);
+    const auto all = [](const GateProblem& p) {
+      return std::tie(p.slot_sums, p.token_log_gate, p.token_below_half, p.histogram, p.class_histogram, p.gaps,
+                      p.class_shifted, p.resets);
+    };
+    EXPECT_TRUE(all(many) == all(one)) << length;
+    for (std::size_t n = 0; n < one.of_head.size(); ++n) {
+      EXPECT_TRUE(many.of_head[n] == one.of_head[n]) << length << ", row " << n;
     }
   }
 }

@@ -170,7 +170,7 @@ class AtlasModelWork {
       first_ = model_.first->load(job_);
       if (!first_) return false;
     }
-    gates_ = device_gates(at_once);
+    gates_ = device_gates(needs, free, at_once);
     started_ = kept_ = AtlasClock::now();
     // The heads of a batch are looked at while the GPU reads the next one: batch_tokens leaves room for both.
     const bool beside = model_.device.cuda && model_.table->length <= at_once;
@@ -203,16 +203,20 @@ class AtlasModelWork {
     return std::ssize(batch) * std::ssize(model_.windows.windows[batch.front()].ids);
   }
 
-  /// A GPU makes the sums of gates where it has room for them.
-  /// @param tokens  that go through the model at once
-  [[nodiscard]] std::unique_ptr<DeviceGates> device_gates(std::int64_t tokens) const {
+  /// A GPU makes the sums of gates where it has room for them beside passes, and what is kept of two of them.
+  /// @param at_once  tokens that go through the model together, if one window alone is not longer
+  [[nodiscard]] std::unique_ptr<DeviceGates> device_gates(const RunNeeds& needs, const FreeMemory& free,
+                                                          std::int64_t at_once) const {
     const std::optional<int> gpu = kernel_gpu(model_.device);
-    if (!gpu || !forgets(model_.info)) return nullptr;
+    if (!gpu || !needs.gpu || !forgets(model_.info)) return nullptr;
     const std::int64_t longest = model_.table->length;
+    const std::int64_t tokens = std::max(longest, at_once);
+    const std::int64_t room = memory_left(needs, tokens, free, memory_user(model_)).gpu;
+    if (DeviceGates::bytes(model_.sums.shape()) > room - 2 * tokens * needs.gpu->stored_per_token) return nullptr;
     try {
       auto gates = std::make_unique<DeviceGates>(model_.sums.shape(), model_.info,
                                                  model_.first == nullptr ? nullptr : &model_.first->info, gpu);
-      gates->reserve(index_of(std::max<std::int64_t>(1, tokens / longest)), longest);
+      gates->reserve(index_of(tokens / longest), longest);
       return gates;
     } catch (const std::bad_alloc&) {
       return nullptr;

@@ -119,7 +119,8 @@ class DeviceGates::Memory {
   };
   void clear(Block& block) const {
     if (gpu_) {
-      require(block.device.fill(0));
+      // Work of a stream of its own does not wait for it.
+      require(block.device.fill(0) && cuda::synchronize());
     } else {
       std::ranges::fill(block.host, std::byte{0});
     }
@@ -236,6 +237,16 @@ std::size_t DeviceGates::most_windows(std::int64_t length) const {
   const Layout one(1, length, std::min(index_of(length), shape_.error_tokens()), gated_.size(), first_gated_.size());
   const std::size_t room = memory_->work_bytes() == 0 ? kBytes : memory_->work_bytes();
   return std::max<std::size_t>(1, room / one.bytes);
+}
+
+std::int64_t DeviceGates::bytes(const AtlasShape& shape) {
+  std::size_t words = 0;
+  for (const AtlasSum sum :
+       {AtlasSum::token_log_gate, AtlasSum::token_below_half, AtlasSum::log_gate_histogram, AtlasSum::class_histogram,
+        AtlasSum::reset_gap, AtlasSum::class_shifted, AtlasSum::log_gate_product, AtlasSum::first_log_gate_product}) {
+    words += size_of(sum, shape);
+  }
+  return static_cast<std::int64_t>(words * sizeof(std::int64_t) + kBytes);
 }
 
 void DeviceGates::reserve(std::size_t windows, std::int64_t length) {
