@@ -151,7 +151,7 @@ std::vector<std::int64_t> processor_sums(const std::vector<AtlasWindow>& windows
   return sums.packed();
 }
 
-/// The same by the kernels, the first window by itself and the others together.
+/// The same by the kernels, the first window by itself, three of the others together.
 std::vector<std::int64_t> kernel_sums(const std::vector<AtlasWindow>& windows, std::optional<int> gpu,
                                       std::int64_t rows = 0) {
   const TraceInfo& info = windows.front().run->info();
@@ -161,7 +161,7 @@ std::vector<std::int64_t> kernel_sums(const std::vector<AtlasWindow>& windows, s
   WindowMemory memory;
   const Trace* const first = windows.front().first.trace.get();
   DeviceGates gates(shape, info, first == nullptr ? nullptr : &first->info(), gpu);
-  gates.reserve(1, info.length);
+  gates.reserve(3, info.length);
   const std::span<const AtlasWindow> all(windows);
   EXPECT_TRUE(add_windows(all.first(1), numbers, Job{}, &gates, memory, sums));
   gates.take(sums);
@@ -232,9 +232,11 @@ TEST(DeviceGates, SayWhichGateIsNoNumber) {
 TEST(DeviceGates, TakeAsManyWindowsAsFit) {
   const auto windows = gate_windows({.length = 33, .count = 1});
   const AtlasNumbers numbers(windows.front().run->info(), 0);
-  const DeviceGates gates(gate_shape(windows, numbers), windows.front().run->info(), nullptr, {});
+  const AtlasShape shape = gate_shape(windows, numbers);
+  const DeviceGates gates(shape, windows.front().run->info(), nullptr, {});
   EXPECT_GT(gates.most_windows(1000), 2 * gates.most_windows(4000));
   EXPECT_EQ(gates.most_windows(std::int64_t{1} << 30), 1U);
+  EXPECT_GT(DeviceGates::bytes(shape, 1 << 24), DeviceGates::bytes(shape, 1 << 10));
 }
 
 TEST(CudaDeviceGates, AreThoseOfTheProcessorsInEveryBit) {

@@ -212,7 +212,8 @@ class AtlasModelWork {
     const std::int64_t longest = model_.table->length;
     const std::int64_t tokens = std::max(longest, at_once);
     const std::int64_t room = memory_left(needs, tokens, free, memory_user(model_)).gpu;
-    if (DeviceGates::bytes(model_.sums.shape()) > room - 2 * tokens * needs.gpu->stored_per_token) return nullptr;
+    if (DeviceGates::bytes(model_.sums.shape(), longest) > room - 2 * tokens * needs.gpu->stored_per_token)
+      return nullptr;
     try {
       auto gates = std::make_unique<DeviceGates>(model_.sums.shape(), model_.info,
                                                  model_.first == nullptr ? nullptr : &model_.first->info, gpu);

@@ -239,14 +239,16 @@ std::size_t DeviceGates::most_windows(std::int64_t length) const {
   return std::max<std::size_t>(1, room / one.bytes);
 }
 
-std::int64_t DeviceGates::bytes(const AtlasShape& shape) {
+std::int64_t DeviceGates::bytes(const AtlasShape& shape, std::int64_t length) {
   std::size_t words = 0;
   for (const AtlasSum sum :
        {AtlasSum::token_log_gate, AtlasSum::token_below_half, AtlasSum::log_gate_histogram, AtlasSum::class_histogram,
         AtlasSum::reset_gap, AtlasSum::class_shifted, AtlasSum::log_gate_product, AtlasSum::first_log_gate_product}) {
     words += size_of(sum, shape);
   }
-  return static_cast<std::int64_t>(words * sizeof(std::int64_t) + kBytes);
+  const Layout one(1, length, std::min(index_of(length), shape.error_tokens()), shape.head_count(),
+                   index_of(shape.first_heads));
+  return static_cast<std::int64_t>(words * sizeof(std::int64_t) + std::max(kBytes, one.bytes));
 }
 
 void DeviceGates::reserve(std::size_t windows, std::int64_t length) {

@@ -44,8 +44,8 @@ class DeviceGates {
   [[nodiscard]] std::size_t most_windows(std::int64_t length) const;
   static constexpr std::size_t kBytes = std::size_t{1} << 30U;
 
-  /// Bytes of the GPU that sums and windows take at most, if one window does not take more than kBytes.
-  static std::int64_t bytes(const AtlasShape& shape);
+  /// Bytes of the GPU that sums and windows up to a length take at most.
+  static std::int64_t bytes(const AtlasShape& shape, std::int64_t length);
   /// Takes memory for so many windows of a length, or as many as go together.
   /// @throws std::bad_alloc where the GPU has no room
   void reserve(std::size_t windows, std::int64_t length);
