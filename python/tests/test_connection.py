@@ -98,7 +98,7 @@ class TestProgram:
             ("echo what is an agent >&2; exit 2\n", "is no program foxscope that has an agent: what is an agent"),
             ("head -c 100000 /dev/zero\n", "is no foxscope agent"),
             (hello("99.1.0", 3) + "cat >/dev/null\n", "the program is of version 99.1.0, and this package of version"),
-            (hello("99.1.0", 7) + "cat >/dev/null\n", "speaks protocol 7, and this package speaks protocol 3"),
+            (hello("99.1.0", 7) + "cat >/dev/null\n", "speaks protocol 7, and this package speaks protocol 4"),
         ],
     )
     def test_another_program_or_version_is_one_line(
