@@ -371,7 +371,7 @@ class NumbersTest(AtlasTest):
                     known = ~numpy.isnan(expected)
                     numpy.testing.assert_array_equal(numpy.isnan(around), ~known)
                     size = abs(expected[known])
-                    most = numpy.where(size < 2 ** -14, 2 ** -21, size * (2 ** -7 + 2 ** -11)) * 1.001
+                    most = numpy.where(size < 2 ** -14, 2 ** -21 + 2 ** -25, size * (2 ** -7 + 2 ** -11)) * 1.001
                     numpy.testing.assert_array_less(abs(around.astype(numpy.float64)[known] - expected[known]), most)
 
     def check_resets(self, file, model, gates):
