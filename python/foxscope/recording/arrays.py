@@ -37,6 +37,11 @@ def is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def library(value: Tensor) -> Any:
+    """The module whose functions take an array: torch or numpy."""
+    return torch_module() if is_torch(value) else np
+
+
 def as_tensor(value: Tensor, name: str) -> Tensor:
     """A torch tensor detached from its graph, or a numpy array.
 
@@ -146,6 +151,14 @@ def beside(part: Tensor, other: Tensor) -> Tensor:
     if part.dtype.name == "bfloat16":  # torch takes no such array
         part = part.astype(np.float32)
     return torch_module().tensor(part, device=other.device)
+
+
+def group(part: Tensor, heads: int) -> Tensor:
+    """Each of [h, ...] for its H / h heads, [H, ...]."""
+    times = heads // int(part.shape[0])
+    if times == 1:
+        return part
+    return part.repeat_interleave(times, 0) if is_torch(part) else np.repeat(part, times, axis=0)
 
 
 def take_heads(value: Tensor, heads: list[int]) -> Tensor:

@@ -41,8 +41,8 @@ class Taken:
         """Waits for the readings. Raises FoxscopeError where a number or the operator is wrong."""
         found: Mapping[str, Float64] = self.readings.take()
         check_numbers(self.call, found, self.where)
-        if "last errors" in found and not np.isfinite(found["last errors"]).all():
-            look_for_not_finite(self.call, "v", self.where)
+        if any(not np.isfinite(found[name]).all() for name in ("last errors", "last spread") if name in found):
+            look_for_not_finite(self.call, ("k", "v"), self.where)
         return None if self.short is None else judge(self.call, self.short, found, self.where)
 
 
@@ -54,12 +54,24 @@ def take(layer: int, module: str, call: Call, numbers: Numbers, check: bool, bes
     """
     readings = Readings()
     short = measure(call, readings) if check else None
-    # The last rows hold all values: where they are finite, the values are.
-    measure_numbers(call, readings, ("v",) if short is not None and has_last_rows(call) else ())
+    measure_numbers(call, readings, _seen_elsewhere(call, numbers) if short is not None else ())
     last_key = _copy(call.k[:, -1]) if call.mixer == "attention" else None
     kept = _kept(call, numbers) if beside else call
     readings.send()  # the last work: where readings have come, the copies have too
     return Taken(layer, module, call, kept, last_key, readings, short)
+
+
+def _seen_elsewhere(call: Call, numbers: Numbers) -> set[str]:
+    """The parts of a call that is compared with its output of which other readings show a number that is not finite.
+
+    The last rows hold all values, and the logits of all keys unless there is a window. A row of the output holds its query. The
+    sizes of queries and keys are read where these are written, as their logits have to be numbers of float32.
+    """
+    if not has_last_rows(call):
+        return set()
+    if "qk" in numbers.keep:
+        return {"v"}
+    return {"q", "v"} if call.window > 0 else {"q", "k", "v"}
 
 
 def _copy(part: Tensor) -> Tensor:
