@@ -213,17 +213,15 @@ def _mixed_last(call: Call, rows: Tensor) -> Tensor:
 def _mixed(weights: Tensor, v: Tensor) -> Tensor:
     """Products [H, r, m] @ [H, m, d] in float32.
 
-    On a GPU values of 16 bits are read as they lie: each weight, as a part of the largest of its row, is a sum of two numbers
-    of their format, and is off by u'^2 of its size. Of float32, few rows of many keys keep a GPU busy where parts of the keys
-    are summed apart.
+    On a GPU values of 16 bits are read as they lie. In float16 weights are then parts of the largest of their row, as the
+    format holds few sizes. Of float32, few rows of many keys keep a GPU busy where parts of the keys are summed apart.
     """
     heads, rows, keys = weights.shape
     if _splits(v, v):
-        largest = weights.amax(2, keepdim=True).clamp(min=1e-30)
-        parts = weights / largest
-        high = parts.to(v.dtype)
-        products = _bmm(library(v).concatenate([high, (parts - high).to(v.dtype)], 1), v)
-        return (products[:, :rows] + products[:, rows:]) * largest
+        if dtype_of(v) == "float16":
+            largest = weights.amax(2, keepdim=True).clamp(min=1e-30)
+            return largest * _mixed_of_two(weights / largest, v)
+        return _mixed_of_two(weights, v)
     weights, v = to_float32(weights), to_float32(v)
     whole = keys - keys % _KEYS_APART
     if not is_torch(v) or v.device.type != "cuda" or whole == 0:
@@ -245,6 +243,13 @@ def _rounding(call: Call) -> float:
 def _of_16_bits(call: Call) -> bool:
     """Whether a mixer may have held numbers between its input and output in 16 bits, as logits and weights."""
     return any(dtype_of(part) in ("bfloat16", "float16") for part in (call.q, call.k, call.v, call.output))
+
+
+def _mixed_of_two(weights: Tensor, v: Tensor) -> Tensor:
+    """Products [H, r, m] @ [H, m, d] with each weight as a sum of two numbers of 16 bits, which is off by u'^2 of its size."""
+    high = weights.to(v.dtype)
+    products = _bmm(library(v).concatenate([high, (weights - high).to(v.dtype)], 1), v)
+    return products[:, : weights.shape[1]] + products[:, weights.shape[1] :]
 
 
 def _weights_of_rounding(call: Call, entries: Tensor, logits: Tensor, c: Tensor | None) -> Tensor:
@@ -392,6 +397,8 @@ def _measure_last_rows(call: Call, readings: Readings) -> None:
     entries = _last_rows(call, logits, c)
     if _of_16_bits(call):
         of_rounding = _weights_of_rounding(call, entries, logits, c)
+        if is_torch(of_rounding):  # E is a difference of sums, which need the same weights as a product in bfloat16 has
+            of_rounding = _as(of_rounding.to(library(of_rounding).bfloat16), entries)
         mixed = _mixed_last(call, of.concatenate([entries, of_rounding], axis=1))
         output, spread = _with_spread(call, entries, of_rounding, mixed)
     else:
