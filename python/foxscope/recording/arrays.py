@@ -65,6 +65,10 @@ def as_tensor(value: Tensor, name: str) -> Tensor:
         raise FoxscopeError(f"{name} is no array of numbers ({error})") from error
     real = np.issubdtype(array.dtype, np.number) and not np.issubdtype(array.dtype, np.complexfloating)
     if not (real or array.dtype.name == "bfloat16"):
+        if array.dtype == object:
+            part = name.rsplit(maxsplit=1)[-1]
+            remedy = f": pass its {part}" if hasattr(value, part) else ""
+            raise FoxscopeError(f"{name} is no array of real numbers but {type(value).__name__}{remedy}")
         raise FoxscopeError(f"{name} is no array of real numbers but of {array.dtype}")
     return array
 

@@ -536,6 +536,10 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
             lambda: replace(call, log_decay=decay * call.scale),
         )
         yield (
+            "log_forget, which is the sum c of log f up to each position: pass log f",
+            lambda: replace(call, log_decay=np.diff(decay, axis=1, prepend=0)),
+        )
+        yield (
             "the gates, which the model does not apply",
             lambda: replace(call, log_decay=None if "none" in MIXERS[call.mixer][0] else decay * 0),
         )
@@ -587,6 +591,16 @@ def _fitted(short: Call, allowed: Float64, make: Callable[[float], Call]) -> flo
     return math.exp(best) if error_of(best) <= 1 else None
 
 
+def _fits_turned(short: Call, allowed: Float64) -> bool:
+    """Whether a call fits whose tensors were given with positions first, [L, H, ...]."""
+    if short.mixer != "attention" or short.heads <= short.rows or short.q.shape[0] != short.k.shape[0]:
+        return False
+    names = ("q", "k", "v", "log_decay", "output")
+    turned: dict[str, Any] = {name: part.swapaxes(0, 1) for name in names if (part := getattr(short, name)) is not None}
+    call = replace(short, **turned)
+    return bool((_errors(call.output, first_rows(call)) <= allowed.max()).all())
+
+
 def likely_cause(short: Call, allowed: Float64) -> str:
     """Words for the reason why the first rows differ: the first other operator that gives what the model gave."""
     if short.dropout > 0:
@@ -594,6 +608,8 @@ def likely_cause(short: Call, allowed: Float64) -> str:
     parts: dict[str, Any] = {name: to_float64(part) for name in PARTS if (part := getattr(short, name)) is not None}
     short = replace(short, **parts)
     given: Float64 = parts["output"]
+    if _fits_turned(short, allowed):
+        return "the order of axes: heads come first, so pass q.transpose(0, 1), [H, L, d], and the other parts alike"
     for cause, make in _variants(short):
         with np.errstate(all="ignore"):
             if _fits(given, first_rows(make()), allowed):
@@ -609,7 +625,10 @@ def likely_cause(short: Call, allowed: Float64) -> str:
     factor = None if decay is None else _fitted(short, allowed, lambda factor: replace(short, log_decay=decay * factor))
     if factor is not None:
         return f"the gates, whose logarithms are {factor:.4g} times as large in the model (nats are expected)"
-    unlike = "rotary embedding, a norm or a shift behind where q and k were recorded"
+    unlike = (
+        "rotary embedding, a norm or a shift behind where q and k were recorded, an output from behind a norm, a gate or a "
+        "projection"
+    )
     if short.mixer == "attention":
         return f"{_of_gates(short)}, {unlike}, or a mask that is not causal"
     beta = "" if short.beta is None else ", wrong beta"

@@ -38,7 +38,11 @@ class TokenTable:
 
 def read_ids(ids: Any, sequence: int, name: str = "input_ids") -> Ids:
     """Token ids of one sequence: torch, numpy or a list, [L] or [B, L]."""
-    if isinstance(ids, dict) or hasattr(ids, "input_ids"):
+    if hasattr(ids, "sequences"):  # what generate returns with return_dict_in_generate
+        ids = ids.sequences
+    elif isinstance(ids, dict) or hasattr(ids, "input_ids"):
+        if "input_ids" not in ids:
+            raise FoxscopeError(f"{name}: got {type(ids).__name__} without input_ids: pass the token ids of it")
         ids = ids["input_ids"]
     array = ids.detach().cpu().numpy() if is_torch(ids) else np.asarray(ids)
     if array.ndim == 2:
