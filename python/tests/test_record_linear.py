@@ -53,6 +53,11 @@ def recurrence(q: Any, k: Any, v: Any, beta: Any = None, log_decay: Any = None, 
     return torch.stack(rows, 1).to(made)
 
 
+def in_its_format(v: Any, **given: Any) -> Any:
+    """Row by row, with states and products of the format of the values."""
+    return recurrence(v=v, **given, dtype=v.dtype)
+
+
 def parallel(q: Any, k: Any, v: Any, beta: Any = None, log_decay: Any = None, scale: float = 1.0) -> Any:
     """As one chunk, whose factors, products, inverse and writes are each rounded to the format of the values."""
 
@@ -75,7 +80,7 @@ def parallel(q: Any, k: Any, v: Any, beta: Any = None, log_decay: Any = None, sc
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("way", [recurrence, parallel])
+@pytest.mark.parametrize("way", [recurrence, in_its_format, parallel])
 @pytest.mark.parametrize("kind", KINDS)
 def test_right_recordings_pass(kind: str, way: Callable[..., Any], dtype: Any, tmp_path: Path) -> None:
     for length in (2, 17, 64, 70):
