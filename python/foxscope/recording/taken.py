@@ -11,7 +11,7 @@ import numpy as np
 from .arrays import Float64, Tensor, is_torch
 from .call import PARTS, Call, check_numbers, look_for_not_finite, measure_numbers
 from .layers import Numbers, meta, written_parts
-from .operator_check import Comparison, has_last_rows, judge, measure
+from .operator_check import Comparison, has_last_rows, judge, measure, settled
 from .readings import Readings, to_host
 
 
@@ -39,7 +39,7 @@ class Taken:
 
     def examine(self) -> Comparison | None:
         """Waits for the readings. Raises FoxscopeError where a number or the operator is wrong."""
-        found: Mapping[str, Float64] = self.readings.take()
+        found: Mapping[str, Float64] = settled(self.readings.take())
         check_numbers(self.call, found, self.where)
         if any(not np.isfinite(found[name]).all() for name in ("last errors", "last spread") if name in found):
             look_for_not_finite(self.call, ("k", "v"), self.where)
