@@ -179,7 +179,8 @@ def test_a_graph_that_hides_its_calls(tmp_path: Path) -> None:
     traced = torch.jit.trace(Plain(), x)
     with (
         pytest.raises(
-            FoxscopeError, match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run the model"
+            FoxscopeError,
+            match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run it within the block, the model that",
         ),
         record(tmp_path / "run.h5", input_ids=list(range(10))),
     ):
