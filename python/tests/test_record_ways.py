@@ -180,7 +180,7 @@ def test_a_graph_that_hides_its_calls(tmp_path: Path) -> None:
     with (
         pytest.raises(
             FoxscopeError,
-            match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run it within the block, the model that",
+            match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run it within the block",
         ),
         record(tmp_path / "run.h5", input_ids=list(range(10))),
     ):

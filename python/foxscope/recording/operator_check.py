@@ -311,7 +311,7 @@ class Comparison:
 
     of_sums   whether only the size of c explains it: the model sums log f in float32
     coarse    whether only 16 bits inside a mixer explain it, and it is above ten times what rounding of the output alone gives,
-              or above 0.7 of what is allowed to a head, as no right recording was that was tried
+              or above 0.8 of what is allowed to a head, as no right recording was that was tried
     """
 
     rows: int
@@ -452,7 +452,7 @@ def judge(call: Call, short: Call, found: Mapping[str, Float64], where: str) -> 
         if (errors > allowed).any():
             cause = likely_cause(short, allowed) if part == "first" else _cause_of_last_rows(call, allowed)
             _raise(call, where, f"the {part} {count} rows", _largest(errors, allowed), cause)
-        near = near or bool((errors > 0.7 * allowed).any())
+        near = near or bool((errors > 0.8 * allowed).any())
         of_sums = of_sums or bool((errors > _allowed(call, count, spread, none)).any())
         error, rows = max(error, float(errors.max())), rows + count
     # Rounding to nearest of numbers of all sizes is off by 0.4 u of them, root mean squares.
