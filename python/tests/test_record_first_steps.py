@@ -5,8 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from recording_support import check_file, dense_attention, map_of, nothing_left
+from recording_support import check_file, dense_attention, map_of, mixing_of, nothing_left
 
 from foxscope.errors import FoxscopeError
 from foxscope.recording import record
@@ -56,6 +57,46 @@ def test_what_was_given_by_hand(change: Callable[..., Any], message: str, tmp_pa
     ):
         rec.attention(0, **change(fox()))
     assert nothing_left(tmp_path)
+
+
+MIXERS: dict[str, tuple[Callable[..., Any], str]] = {
+    "turned": (turned, r"the order of axes: heads come first, so pass q\.transpose\(0, 1\)"),
+    "summed": (
+        lambda given: {**given, "log_decay": given["log_decay"].cumsum(1)},
+        "log_decay, which is the sum c of log f up to each position: pass log f",
+    ),
+    "keys": (lambda given: {**given, "k": 3 * given["k"]}, "k, which the model normalises behind where it was recorded"),
+}
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_what_was_given_of_a_delta_rule(name: str, tmp_path: Path) -> None:
+    change, message = MIXERS[name]
+    given = fox()
+    k, beta = functional.normalize(given["k"], dim=2), torch.linspace(0.1, 0.9, LENGTH).expand(HEADS, LENGTH)
+    rows = [
+        mixing_of(*(part[h].double().numpy() for part in (given["q"], k, given["log_forget"], beta)), True)
+        for h in range(HEADS)
+    ]
+    given = {"q": given["q"], "k": k, "v": given["v"], "log_decay": given["log_forget"], "beta": beta}
+    given["output"] = torch.tensor(np.stack(rows), dtype=torch.float32) @ given["v"]
+    with (
+        pytest.raises(FoxscopeError, match=f"likely cause: {message}"),
+        record(tmp_path / "run.h5", input_ids=list(range(LENGTH)), automatic=False) as rec,
+    ):
+        rec.mixer(0, "delta_rule", **change(given))
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ("The fox ran.", "^input_ids: got a text: pass the ids that the tokenizer makes of it, and it as text=$"),
+        ([[1, 2], [3]], r"^input_ids: expected \[L\] or \[B, L\], got lists of several lengths$"),
+    ],
+)
+def test_what_are_no_ids(ids: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FoxscopeError, match=message):
+        record(tmp_path / "run.h5", input_ids=ids)
 
 
 def test_axes_in_another_order_that_nothing_checks(tmp_path: Path) -> None:

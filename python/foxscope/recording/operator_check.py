@@ -311,7 +311,7 @@ class Comparison:
 
     of_sums   whether only the size of c explains it: the model sums log f in float32
     coarse    whether only 16 bits inside a mixer explain it, and it is above ten times what rounding of the output alone gives,
-              or above 0.8 of what is allowed to a head, as no right recording was that was tried
+              or above 0.8 of what is allowed to a head, which none of the right recordings had that were tried
     """
 
     rows: int
@@ -556,14 +556,16 @@ def _variants(call: Call) -> Iterator[tuple[str, Callable[[], Call]]]:
         "q and k, which the model normalises behind where they were recorded",
         lambda: replace(call, q=_normalised(call.q), k=_normalised(call.k)),
     )
+    yield "k, which the model normalises behind where it was recorded", lambda: replace(call, k=_normalised(call.k))
     if call.log_decay is not None:
         decay = to_float64(call.log_decay)
         yield (
             "the gates, which the model multiplies by the scale like the logits (pass log_forget * scale)",
             lambda: replace(call, log_decay=decay * call.scale),
         )
+        name = "log_forget" if call.mixer == "attention" else "log_decay"
         yield (
-            "log_forget, which is the sum c of log f up to each position: pass log f",
+            f"{name}, which is the sum c of log f up to each position: pass log f",
             lambda: replace(call, log_decay=np.diff(decay, axis=1, prepend=0)),
         )
         yield (
@@ -620,9 +622,9 @@ def _fitted(short: Call, allowed: Float64, make: Callable[[float], Call]) -> flo
 
 def _fits_turned(short: Call, allowed: Float64) -> bool:
     """Whether a call fits whose tensors were given with positions first, [L, H, ...]."""
-    if short.mixer != "attention" or short.heads <= short.rows or short.q.shape[0] != short.k.shape[0]:
+    if short.heads <= short.rows or short.q.shape[0] != short.k.shape[0]:
         return False
-    names = ("q", "k", "v", "log_decay", "output")
+    names = ("q", "k", "v", "log_decay", "beta", "output")
     turned: dict[str, Any] = {name: part.swapaxes(0, 1) for name in names if (part := getattr(short, name)) is not None}
     call = replace(short, **turned)
     return bool((_errors(call.output, first_rows(call)) <= allowed.max()).all())
