@@ -181,3 +181,20 @@ def test_what_a_scale_that_is_off_by_a_little_hides_behind(tmp_path: Path) -> No
     ):
         rec.mixer(0, mixer, **{**given, "scale": 1.0175 * given["scale"]}, output=output)
     assert rec.summary().endswith("which 16 bits inside the mixer may explain")
+
+
+@pytest.mark.parametrize("keep", ["gates", "gates,qk"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+@pytest.mark.parametrize("part", ["q", "k", "v", "beta"])
+@pytest.mark.parametrize("position", [20, 99])
+def test_numbers_that_are_not_finite_are_found(position: int, part: str, number: float, keep: str, tmp_path: Path) -> None:
+    """Also behind the first rows, and in parts that are not kept."""
+    for dtype in (torch.float32, torch.bfloat16):
+        mixer, given = mixer_of("delta head", 100, dtype)
+        given[part][(1, position) if part == "beta" else (1, position, 3)] = number
+        with (
+            pytest.raises(FoxscopeError, match=rf"layer 0: {part} is (NaN|infinite) at head 1, position {position}"),
+            record(tmp_path / "run.h5", input_ids=list(range(100)), keep=keep) as rec,
+        ):
+            rec.mixer(0, mixer, **given, output=recurrence(**given))
+        assert nothing_left(tmp_path)

@@ -64,9 +64,12 @@ def take(layer: int, module: str, call: Call, numbers: Numbers, check: bool, bes
 def _seen_elsewhere(call: Call, numbers: Numbers) -> set[str]:
     """The parts of a call that is compared with its output of which other readings show a number that is not finite.
 
-    The last rows hold all values, and the logits of all keys unless there is a window. A row of the output holds its query. The
-    sizes of queries and keys are read where these are written, as their logits have to be numbers of float32.
+    Of softmax attention the last rows hold all values, and the logits of all keys unless there is a window. A row of the output
+    holds its query, and that of a linear mixer all that its state was made of. The sizes of queries and keys are read where
+    these are written, as logits have to be numbers of float32.
     """
+    if call.mixer != "attention":
+        return set() if "qk" in numbers.keep else {"q", "k", "v", "beta", "erase_read", "erase_write"}
     if not has_last_rows(call):
         return set()
     if "qk" in numbers.keep:
