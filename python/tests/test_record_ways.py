@@ -537,3 +537,19 @@ def test_the_program_is_searched_again_where_something_new_calls_attention(
     of_layer = seen(holder, "attend")
     assert of_layer[0] and of_layer[1] > 0
     assert holder.attend is torch.nn.functional.scaled_dot_product_attention is module.attend  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_leaves_the_check_alone(dtype: Any, tmp_path: Path) -> None:
+    """Attention in float32 within a model of mixed formats is held to float32."""
+    random = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 2, 200, 16, generator=random).to(dtype)
+    output = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    said = []
+    for enabled in (False, True):
+        path = tmp_path / f"{enabled}.h5"
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled), record(path, input_ids=list(range(200))) as rec:
+            rec.attention(0, q, k, v, output=output)
+        said.append(rec.summary())
+    assert "68 rows checked" in said[0]
+    assert said[0] == said[1]

@@ -5,6 +5,7 @@ Neither torch nor a GPU is needed: torch is looked at only where a program has i
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,14 @@ def is_torch(value: object) -> bool:
 def library(value: Tensor) -> Any:
     """The module whose functions take an array: torch or numpy."""
     return torch_module() if is_torch(value) else np
+
+
+def without_autocast(value: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Where products of float32 on the device of an array stay products of float32."""
+    if not is_torch(value):
+        return contextlib.nullcontext()
+    off: contextlib.AbstractContextManager[Any] = torch_module().autocast(value.device.type, enabled=False)
+    return off
 
 
 def as_tensor(value: Tensor, name: str) -> Tensor:

@@ -40,6 +40,7 @@ from .arrays import (
     to_float32,
     to_float64,
     torch_module,
+    without_autocast,
 )
 from .call import CLOSED, MIXERS, PARTS, Call
 from .linear_rows import linear_rows
@@ -273,7 +274,8 @@ def _read_spread(call: Call, readings: Readings, part: str, entries: Tensor, of_
     """
     rows = entries.shape[1]
     output, of_values = mixed[:, :rows], mixed[:, rows:]
-    values = _by_key_head(call, of_rounding) @ _as(_sizes_squared(call.v), entries)[:, :, None]
+    # Entry by entry: a product in TF32 would differ from the others by more than E is.
+    values = (_by_key_head(call, of_rounding) * _as(_sizes_squared(call.v), entries)[:, None]).sum(axis=2)
     readings.add(f"{part} values", values.reshape(entries.shape[:2]))
     readings.add(f"{part} crossed", ((2 * of_values - of_rounding.sum(axis=2)[:, :, None] * output) * output).sum(axis=2))
     readings.add(f"{part} made", _norm(output))
@@ -367,7 +369,11 @@ def measure(call: Call, readings: Readings) -> Call | None:
     """
     if call.output is None or call.v is None:
         return None
-    call = _with_float64(call)
+    with without_autocast(call.q):
+        return _measure(_with_float64(call), readings)
+
+
+def _measure(call: Call, readings: Readings) -> Call:
     short = _short(call)
     if call.mixer == "attention":
         _measure_first_rows(call, short, readings)
@@ -461,7 +467,11 @@ def judge(call: Call, short: Call, found: Mapping[str, Float64], where: str) -> 
 
 
 def _cause_of_last_rows(call: Call, allowed: Float64) -> str:
-    call = _with_float64(call)
+    with without_autocast(call.q):
+        return _cause_in_last_rows(_with_float64(call), allowed)
+
+
+def _cause_in_last_rows(call: Call, allowed: Float64) -> str:
     last, logits = to_float64(call.output[:, -LAST_ROWS:]), to_float64(_last_logits(call))  # type: ignore[index]
 
     def sums_of(call: Call) -> Float64 | None:
