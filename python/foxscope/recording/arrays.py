@@ -43,12 +43,24 @@ def library(value: Tensor) -> Any:
     return torch_module() if is_torch(value) else np
 
 
-def without_autocast(value: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Where products of float32 on the device of an array stay products of float32."""
+@contextlib.contextmanager
+def own_settings(value: Tensor) -> Iterator[None]:
+    """Where products of float32 on the device of an array stay products of float32, whatever autocast the model runs in, and
+    sums are made although they may not be the same to the last bit each time.
+    """
     if not is_torch(value):
-        return contextlib.nullcontext()
-    off: contextlib.AbstractContextManager[Any] = torch_module().autocast(value.device.type, enabled=False)
-    return off
+        yield
+        return
+    torch = torch_module()
+    strict, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.autocast(value.device.type, enabled=False):
+        if strict:
+            torch.use_deterministic_algorithms(False)
+        try:
+            yield
+        finally:
+            if strict:
+                torch.use_deterministic_algorithms(True, warn_only=warns)
 
 
 def as_tensor(value: Tensor, name: str) -> Tensor:

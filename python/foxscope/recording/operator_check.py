@@ -36,11 +36,11 @@ from .arrays import (
     group,
     is_torch,
     library,
+    own_settings,
     to_bfloat16_bits,
     to_float32,
     to_float64,
     torch_module,
-    without_autocast,
 )
 from .call import CLOSED, MIXERS, PARTS, Call
 from .linear_rows import linear_rows
@@ -369,7 +369,7 @@ def measure(call: Call, readings: Readings) -> Call | None:
     """
     if call.output is None or call.v is None:
         return None
-    with without_autocast(call.q):
+    with own_settings(call.q):
         return _measure(_with_float64(call), readings)
 
 
@@ -467,7 +467,7 @@ def judge(call: Call, short: Call, found: Mapping[str, Float64], where: str) -> 
 
 
 def _cause_of_last_rows(call: Call, allowed: Float64) -> str:
-    with without_autocast(call.q):
+    with own_settings(call.q):
         return _cause_in_last_rows(_with_float64(call), allowed)
 
 
