@@ -193,6 +193,8 @@ void fields(Visit& visit, AttentionSpread& spread) {
   visit("distance", spread.distance);
   visit("distance_without_first", spread.distance_without_first);
   visit("rows_without_first", spread.rows_without_first);
+  visit("rows_up_to_local", spread.rows_up_to_local);
+  visit("rows_up_to_long", spread.rows_up_to_long);
   visit("square_without_first", spread.square_without_first);
   visit("on_repeats", spread.on_repeats);
   visit("repeats", spread.repeats);

@@ -13,7 +13,7 @@
 namespace foxscope::agent {
 
 /// The version of the protocol (docs/agent.md). Two programs understand each other where it is the same.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 /// Bytes of a message's header, which is JSON.
 inline constexpr std::size_t kMostHeader = std::size_t{1} << 20;
 /// Bytes of all parts of a message together, as they are once they are unpacked.

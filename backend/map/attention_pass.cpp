@@ -42,6 +42,8 @@ struct Sums {
   double square_without_first = 0;
   double on_repeats = 0;
   std::int64_t rows_without_first = 0;
+  std::int64_t rows_up_to_local = 0;
+  std::int64_t rows_up_to_long = 0;
 };
 
 class BandPass {
@@ -62,6 +64,8 @@ class BandPass {
       const bool counts = rows.begin + n > 0 && !(beside_first_[n] <= 0);  // NaN counts, and weighs NaN
       weight_[n] = counts ? static_cast<float>(1.0 / beside_first_[n]) : 0.0F;
       sums_.rows_without_first += counts ? 1 : 0;
+      sums_.rows_up_to_local += counts && rows.begin + n <= kLocalTokens ? 1 : 0;
+      sums_.rows_up_to_long += counts && rows.begin + n <= kLongTokens ? 1 : 0;
     }
     return for_tiles([&](const BandTile& tile) { add(tile); });
   }
@@ -254,6 +258,8 @@ std::optional<AttentionSpread> attention_spread_on_cpu(HeadEntries& entries, std
     sums[0].square_without_first += sums[task].square_without_first;
     sums[0].on_repeats += sums[task].on_repeats;
     sums[0].rows_without_first += sums[task].rows_without_first;
+    sums[0].rows_up_to_local += sums[task].rows_up_to_local;
+    sums[0].rows_up_to_long += sums[task].rows_up_to_long;
   }
   Sums& all = sums.front();
   AttentionSpread spread;
@@ -265,6 +271,8 @@ std::optional<AttentionSpread> attention_spread_on_cpu(HeadEntries& entries, std
   spread.distance = distance_profile(std::move(all.mass), entries.length, on_keys);
   spread.mass_on_self = spread.distance.mass.front();
   spread.rows_without_first = all.rows_without_first;
+  spread.rows_up_to_local = all.rows_up_to_local;
+  spread.rows_up_to_long = all.rows_up_to_long;
   spread.distance_without_first = distance_profile(std::move(all.mass_without_first), all.rows_without_first);
   set_means_of_rows(all.square_without_first, all.on_repeats, repeats, spread);
   return spread;

@@ -19,7 +19,7 @@ from foxscope.remote_path import said_there
 
 __all__ = ["Answer", "Connection", "ConnectionEnded", "number"]
 
-PROTOCOL = 3
+PROTOCOL = 4
 _MOST_HEADER = 1 << 20
 _MOST_PARTS = 64 << 20
 _MOST_BANNER = 64 << 10

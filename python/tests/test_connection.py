@@ -97,8 +97,8 @@ class TestProgram:
             ("exit 3\n", "is no program foxscope that has an agent: it ended with 3"),
             ("echo what is an agent >&2; exit 2\n", "is no program foxscope that has an agent: what is an agent"),
             ("head -c 100000 /dev/zero\n", "is no foxscope agent"),
-            (hello("99.1.0", 3) + "cat >/dev/null\n", "the program is of version 99.1.0, and this package of version"),
-            (hello("99.1.0", 7) + "cat >/dev/null\n", "speaks protocol 7, and this package speaks protocol 3"),
+            (hello("99.1.0", 4) + "cat >/dev/null\n", "the program is of version 99.1.0, and this package of version"),
+            (hello("99.1.0", 7) + "cat >/dev/null\n", "speaks protocol 7, and this package speaks protocol 4"),
         ],
     )
     def test_another_program_or_version_is_one_line(
@@ -306,7 +306,7 @@ assert head.forget[3, 2] == entry
     def test_output_of_an_agent_that_makes_no_sense(
         self, tmp_path: Path, run_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        text = hello(foxscope.__version__, 3) + "head -c 64 /dev/zero; cat >/dev/null\n"
+        text = hello(foxscope.__version__, 4) + "head -c 64 /dev/zero; cat >/dev/null\n"
         monkeypatch.setenv("FOXSCOPE_PROGRAM", str(script(tmp_path / "other", text)))
         # Which of the two depends on how much had come with the first message.
         one_line("the connection has ended|is no foxscope agent", lambda: foxscope.open(run_path))

@@ -1,14 +1,18 @@
 """What rounding to 16 bits explains: right models pass, however they round, and wrong recordings do not."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from recording_support import nothing_left
 
 from foxscope.errors import FoxscopeError
-from foxscope.recording import record
+from foxscope.recording import operator_check, record
+from foxscope.recording.call import Call
+from foxscope.recording.readings import Readings
 
 torch = pytest.importorskip("torch")
 
@@ -121,17 +125,44 @@ def test_a_window_that_was_not_recorded_is_found(tmp_path: Path) -> None:
         rec.attention(0, **given, output=weights @ given["v"])
 
 
-def test_a_linear_mixer_of_16_bits_warns_of_what_they_may_hide(tmp_path: Path) -> None:
-    given = forgetting(70, 16, 1, 1, torch.bfloat16)
-    hidden = biases(given.pop("log_forget"))[1]
-    mixing = (given["q"].float() @ given["k"].float().mT).masked_fill(hidden, 0)
-    output = (mixing @ given["v"].float()).to(torch.bfloat16)
-    with record(tmp_path / "right.h5", input_ids=list(range(70))) as rec:
-        rec.mixer(0, "gated_linear_attention", **given, output=output)
-    assert "explain" not in rec.summary()
-    with (
-        pytest.warns(UserWarning, match=r"layer 0 differs from .* by up to 0\.02.* 16 bits inside the mixer may explain that"),
-        record(tmp_path / "wrong.h5", input_ids=list(range(70))) as rec,
-    ):
-        rec.mixer(0, "gated_linear_attention", **given, output=output, scale=1.025)
-    assert rec.summary().endswith("which 16 bits inside the mixer may explain")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("length", [130, 600])
+def test_products_of_a_gpu(length: int, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights as sums of two numbers of 16 bits, as a GPU multiplies them by values, give what float32 gives."""
+    for strength, size in ((-2, 0.3), (1, 1), (6, 12)):
+        given = forgetting(length, 80, strength, size, dtype)
+        call = Call("attention", *(given[name] for name in "qkv"), log_decay=given["log_forget"], scale=80**-0.5)
+        call = replace(call, output=eager(**given))
+        found = []
+        for splits in (False, True):
+            with monkeypatch.context() as patch:
+                patch.setattr(operator_check, "_splits", lambda a, b, splits=splits: splits and a.dtype == b.dtype)
+                patch.setattr(operator_check, "_bmm", lambda a, b: a.float() @ b.float())
+                readings = Readings()
+                operator_check.measure(call, readings)
+                found.append(operator_check.settled(readings.take()))
+        assert found[0].keys() == found[1].keys()
+        for name in ("first errors", "first spread", "first sums", "last errors", "last spread", "last sums"):
+            assert np.allclose(found[0][name], found[1][name], rtol=1e-2 if name == "last spread" else 2e-3), name
+
+
+@pytest.mark.parametrize("keep", ["gates", "gates,qk"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+@pytest.mark.parametrize("part", ["q", "k", "v"])
+@pytest.mark.parametrize("window", [None, 20])
+def test_numbers_that_are_not_finite_are_found(window: int | None, part: str, number: float, keep: str, tmp_path: Path) -> None:
+    """Also in the middle of a text, and in parts that are not kept."""
+    for dtype in (torch.float32, torch.bfloat16):
+        given = forgetting(200, 16, 1, 1, dtype)
+        given[part][1, 90, 3] = number
+        added, hidden = biases(given["log_forget"])
+        if window is not None:
+            hidden = hidden | torch.ones_like(hidden).tril(-window)
+        logits = (given["q"].float() @ given["k"].float().mT / 4 + added).masked_fill(hidden, -torch.inf)
+        output = logits.softmax(2) @ given["v"].float()
+        with (
+            pytest.raises(FoxscopeError, match=rf"layer 0: {part} is (NaN|infinite) at head 1, position 90, channel 3"),
+            record(tmp_path / "run.h5", input_ids=list(range(200)), keep=keep) as rec,
+        ):
+            rec.attention(0, **given, window=window, output=output.to(dtype))
+        assert nothing_left(tmp_path)

@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers", exc_type=ImportError)
 from test_record_models import model_of  # noqa: E402
 
 from foxscope.errors import FoxscopeError  # noqa: E402
-from foxscope.recording import patches, record  # noqa: E402
+from foxscope.recording import operator_check, patches, record  # noqa: E402
 
 
 def random_ids(*shape: int) -> Any:
@@ -179,7 +179,8 @@ def test_a_graph_that_hides_its_calls(tmp_path: Path) -> None:
     traced = torch.jit.trace(Plain(), x)
     with (
         pytest.raises(
-            FoxscopeError, match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run the model"
+            FoxscopeError,
+            match=r"a compiled graph .torch.jit, torch.export, CUDA graphs. hides the call: run it within the block",
         ),
         record(tmp_path / "run.h5", input_ids=list(range(10))),
     ):
@@ -536,3 +537,44 @@ def test_the_program_is_searched_again_where_something_new_calls_attention(
     of_layer = seen(holder, "attend")
     assert of_layer[0] and of_layer[1] > 0
     assert holder.attend is torch.nn.functional.scaled_dot_product_attention is module.attend  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_leaves_the_check_alone(dtype: Any, tmp_path: Path) -> None:
+    """Attention in float32 within a model of mixed formats is held to float32."""
+    random = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 2, 200, 16, generator=random).to(dtype)
+    output = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    said = []
+    for enabled in (False, True):
+        path = tmp_path / f"{enabled}.h5"
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled), record(path, input_ids=list(range(200))) as rec:
+            rec.attention(0, q, k, v, output=output)
+        said.append(rec.summary())
+    assert "68 rows checked" in said[0]
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("warns", [False, True])
+def test_algorithms_that_are_not_deterministic_serve_the_check(
+    warns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch refuses sums along an axis of a GPU where a program asks for deterministic algorithms alone."""
+    asked, measure = [], operator_check._measure
+
+    def ask(*given: Any) -> Any:
+        asked.append(torch.are_deterministic_algorithms_enabled())
+        return measure(*given)
+
+    monkeypatch.setattr(operator_check, "_measure", ask)
+    q, k, v = torch.randn(3, 2, 20, 16)
+    output = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.use_deterministic_algorithms(True, warn_only=warns)
+    try:
+        with record(tmp_path / "run.h5", input_ids=list(range(20))) as rec:
+            rec.attention(0, q, k, v, output=output)
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled() == warns
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert asked == [False]

@@ -71,7 +71,7 @@ TEST(Agent, RefusesAClientOfAnotherProtocol) {
   AgentThread peer([](Agent&) {});
   write_bytes(peer.out(), frame(R"({"foxscope_agent":77,"program":"foxscope","version":"9.9"})"));
   EXPECT_EQ(peer.finish(), "foxscope 9.9 asks by protocol 77, and foxscope " + agent::own_hello().version +
-                               " answers by protocol 3: install the same version on both machines");
+                               " answers by protocol 4: install the same version on both machines");
 }
 
 TEST(Agent, EndsAtWhatIsNoRequest) {

@@ -267,7 +267,7 @@ TEST(Connection, ShowsWhatCameInThePlaceOfAnAgent) {
 TEST(Connection, NamesBothVersionsOfAnotherProtocol) {
   EXPECT_EQ(error_of_beginning(hello_of_agent(77)), "box: foxscope 9.9 there speaks protocol 77, and foxscope " +
                                                         agent::own_hello().version +
-                                                        " here speaks protocol 3: install the same version on both "
+                                                        " here speaks protocol 4: install the same version on both "
                                                         "machines");
 }
 

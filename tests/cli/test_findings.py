@@ -47,6 +47,7 @@ class FindingsTest(CommandLineTest):
         findings = json.loads((output / "findings.json").read_text())
         self.assertEqual(json.loads(done.stdout), findings)
         self.assertEqual(set(findings), {"fox", "delta", "across"})
+        self.check_progress(done.stderr.splitlines(), 5)
         for name in ["scatter", "gates", "tokens", "passages", "similarity"]:
             self.assertGreater(png_size(output / f"heads-{name}.png")[0], 400)
         self.check_numbers(findings, output)
@@ -54,8 +55,26 @@ class FindingsTest(CommandLineTest):
         self.assertEqual((other.returncode, other.stderr), (1, f"{output}: holds atlases of other settings: name another folder\n"))
         # What is there is not made again, and the numbers are the same.
         (output / "findings.json").unlink()
-        subprocess.run(command, capture_output=True, check=True)
+        again = subprocess.run(command, capture_output=True, text=True, check=True)
         self.assertEqual(json.loads((output / "findings.json").read_text()), findings)
+        self.assertIn("what-heads-forget: making atlases, 5 of 5 documents", again.stderr)
+        self.assertNotRegex(again.stderr, "making atlases.* left")
+
+    def check_progress(self, lines, documents):
+        """What is done, how far it is, and the time left of what has begun and is not done."""
+        stages = {}
+        for line in lines:
+            found = re.fullmatch(r"what-heads-forget: (.+), (\d+) of (\d+) (\w+)(, \d.* left)?", line)
+            self.assertTrue(found, line)
+            name, count, total, unit, left = found.groups()
+            stages.setdefault((name, unit), []).append((int(count), int(total), left is not None))
+        for steps in stages.values():
+            total = steps[0][1]
+            self.assertEqual(steps, [(n, total, 0 < n < total) for n in range(total + 1)])
+        self.assertEqual({name: steps[0][1] for name, steps in stages.items()},
+                         {("making atlases", "documents"): documents, ("merging them", "atlas"): 1,
+                          ("measuring heads", "models"): 2, ("reading speech with fox", "documents"): documents,
+                          ("reading speech with delta", "documents"): documents, ("drawing", "figures"): 5})
 
     def check_numbers(self, findings, output):
         with h5py.File(output / "atlas.h5") as file:

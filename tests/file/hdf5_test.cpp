@@ -1,8 +1,13 @@
+#include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/file/hdf5/hdf5_dataset.h"
 #include "backend/file/hdf5/hdf5_file.h"
 #include "tests/file/support.h"
 #include "tests/limited_memory.h"
@@ -41,6 +46,44 @@ TEST_F(Hdf5Test, TheNewestFormIsReadAndHoldsTheSame) {
   }
   EXPECT_EQ(met, (std::set<std::string>{"OHDR", "OCHK", "BTHD", "BTLF", "BTIN", "FRHP", "FHDB", "FHIB", "FAHD", "FADB",
                                         "EAHD", "EAIB", "EADB", "EASB"}));
+}
+
+/// Numbers of a dataset as bytes, from one of them on; NaN has one form here.
+template <typename T>
+void expect_same_numbers(const Hdf5Dataset& found, const Hdf5Dataset& expected) {
+  const auto same = [](T a, T b) { return a == b || (a != a && b != b); };
+  EXPECT_TRUE(std::ranges::equal(found.values<T>(), expected.values<T>(), same)) << found.path();
+  for (const auto& [begin, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 1}, {3, 60}, {57, 200}}) {
+    EXPECT_TRUE(std::ranges::equal(found.values<T>(begin, count), expected.values<T>(begin, count), same))
+        << found.path() << " from " << begin;
+  }
+}
+
+TEST_F(Hdf5Test, WhatWasNeverWrittenIsTheFillValueAsInH5py) {
+  run_python("make_unwritten_files.py", {file("unwritten").string()});
+  for (const char* const version : {"earliest", "latest"}) {
+    const auto opened = Hdf5File::open(file("unwritten") / fmt::format("{}.h5", version));
+    const Hdf5Object root(opened, opened->root(), "/");
+    const Hdf5Object gaps = root.child("gaps");
+    EXPECT_EQ(gaps.names().size(), 4 * (1 + 8 * 4)) << version;
+    for (const std::string& name : gaps.names()) {
+      SCOPED_TRACE(fmt::format("{} {}", version, name));
+      const Hdf5Dataset found(gaps.child(name));
+      const Hdf5Dataset expected(root.child("values").child(name));
+      ASSERT_EQ(found.form(), expected.form());
+      if (name.ends_with("_five")) {
+        expect_same_numbers<std::int32_t>(found, expected);
+      } else if (name.ends_with("_nan")) {
+        expect_same_numbers<float>(found, expected);
+      } else {
+        expect_same_numbers<double>(found, expected);
+        EXPECT_EQ(found.is_zero(), expected.is_zero());
+      }
+      if (!name.starts_with("contiguous")) continue;
+      EXPECT_EQ(found.stored_bytes(), 0U);
+      EXPECT_NE(error_of([&] { (void)found.offset(); }).find("its numbers were never written"), std::string::npos);
+    }
+  }
 }
 
 /// Whether two runs hold the same, without a word of where they differ.

@@ -41,6 +41,8 @@ void expect_near(const AttentionSpread& a, const AttentionSpread& b, double loos
   EXPECT_NEAR(a.mass_on_first, b.mass_on_first, 1e-6 * looseness);
   EXPECT_NEAR(a.mass_on_self, b.mass_on_self, 1e-6 * looseness);
   EXPECT_EQ(a.rows_without_first, b.rows_without_first);
+  EXPECT_EQ(a.rows_up_to_local, b.rows_up_to_local);
+  EXPECT_EQ(a.rows_up_to_long, b.rows_up_to_long);
   EXPECT_NEAR(a.square_without_first, b.square_without_first, 3e-6 * looseness);
   EXPECT_EQ(a.repeats, b.repeats);
   if (b.repeats > 0) {

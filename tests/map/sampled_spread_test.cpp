@@ -228,6 +228,21 @@ TEST(SampledSpread, IsWithinFiveErrorsOfAllRows) {
   shape.dtype = DType::float32;
   shape.parks_on_first = 12;
   expect_within_errors({make_run(shape), 0, 0});
+  // Early rows that have nothing beside key 0.
+  shape.parks_on_first = 0;
+  shape.gated = false;
+  shape.heads = 1;
+  shape.fill = [](HostQueryKeyStore& store) {
+    const std::int64_t dim = store.shape().head_dim;
+    for (std::int64_t row = 0; row < store.shape().length; ++row) {
+      auto* const query = reinterpret_cast<float*>(store.layer(QueryKeyStore::Part::query, 0).data()) + row * dim;
+      auto* const key = reinterpret_cast<float*>(store.layer(QueryKeyStore::Part::key, 0).data()) + row * dim;
+      if (row == 0) std::fill_n(key, dim, 0.0F);
+      query[0] = row < 20 || (row < 200 && row % 2 == 0) ? 1e4F : 0.0F;
+      key[0] = row == 0 ? 4.0F : 0.0F;
+    }
+  };
+  expect_within_errors({make_run(shape), 0, 0});
 }
 
 /// Noise of few rows must not make the score of a positional head larger or smaller.

@@ -296,5 +296,29 @@ TEST(Recompute, SparesAllLayersButOne) {
   EXPECT_EQ(spared(Recompute::layers), 23 * (wide + projected + x + small) - 24 * x);
 }
 
+/// Bytes of a position that `mlp` keeps of a layer of linear mixers, 760M in bfloat16.
+TEST(Recompute, KeepsWhatLinearMixersMake) {
+  const auto kept = [](const std::string& rest) {
+    const ModelConfig config = ModelConfig::from_json(
+        R"({"vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 25, "bos_token_id": 0, )" + rest + "}",
+        "config.json");
+    const auto taken = [&](Recompute recompute) {
+      return estimate_needs(config, 0, {Keep::saliency}, DType::bfloat16, {true, 0}, recompute).gpu.value().per_token;
+    };
+    return static_cast<double>(taken(Recompute::mlp) - taken(Recompute::layers)) / 24;
+  };
+  const std::int64_t x = 4 * 1536;
+  // q, k, v of the projection; V', y and the states before each 64 positions.
+  EXPECT_EQ(kept(R"("model_type": "delta_net-project_fox", "num_heads": 12, "hidden_ratio": 4)"),
+            x + 2 * (3 * 1536 + 2 * 1536 + 12 * 128 * 128 / 64));
+  // M, decayed q and k, y and states.
+  EXPECT_EQ(kept(R"("model_type": "hgrn2-project_fox", "expand_ratio": 128, "hidden_ratio": 4)"),
+            x + 2 * (12 * 64 + 2 * 1536 + 1536 + 12 * 128 * 128 / 64));
+  // z, v, keys and queries of the projection, without an MLP.
+  EXPECT_EQ(kept(R"("model_type": "mamba2-project_fox", "num_heads": 48, "head_dim": 64, "state_size": 128,
+                    "n_groups": 1)"),
+            2 * (2 * 48 * 64 + 2 * 128));
+}
+
 }  // namespace
 }  // namespace foxscope

@@ -353,8 +353,8 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
   }
   const EvaluationInput& first = request.inputs.front();
   const std::uint64_t seed = first.windows.seed;
-  std::string facts = fmt::format("eval atlas, sums of {} bits\nseed {}\n{} passages\n{} rows\n", kTokenLogGateBits,
-                                  seed, request.passages, request.rows);
+  std::string facts = fmt::format("eval atlas, sums of {} and {} bits\nseed {}\n{} passages\n{} rows\n",
+                                  kTokenLogGateBits, kMassBits, seed, request.passages, request.rows);
   for (const AtlasWork& model : models) facts += model_facts(model);
   require_same(processes, facts);
   std::string all = facts;

@@ -27,8 +27,9 @@ using Dims = std::vector<std::uint64_t>;
 
 constexpr std::int64_t kMostPassages = 10'000;
 constexpr std::int64_t kMostFirstHeads = 1'000'000;
-/// Attribute of the sums: kTokenLogGateBits.
-constexpr const char* kTokenBits = "token_log_gate_bits";
+/// Attributes of the sums: bits below the point of the units that sums by token are in.
+constexpr std::array<std::pair<const char*, std::int64_t>, 2> kUnitBits = {
+    {{"token_log_gate_bits", kTokenLogGateBits}, {"token_received_bits", kMassBits}}};
 
 bool has_limbs(AtlasSum sum) { return spec_of(sum).axes.back() == AtlasAxis::limb; }
 
@@ -268,7 +269,8 @@ class AtlasFileReader {
   AtlasModel read_model(const Hdf5Object& group, std::size_t documents) {
     TraceInfo info = file_.read_info(group);
     const Hdf5Object sums = group.child("sums");
-    if (sums.integer_attribute(kTokenBits) != kTokenLogGateBits) {
+    for (const auto& [name, bits] : kUnitBits) {
+      if (sums.integer_attribute(name) == bits) continue;
       throw Error(fmt::format("{}: its sums are those of another version of Foxscope: make the atlas again", name_));
     }
     const auto names = [&](const char* of) {
@@ -591,7 +593,7 @@ class AtlasFileWriter {
       if (has_mean(sum)) take_means(model, sum, tokens, read);
       array(path, dims_of(sum, shape, tokens.size()), std::span<const std::int64_t>(read));
     }
-    file_.attribute(group, kTokenBits, std::int64_t{kTokenLogGateBits});
+    for (const auto& [name, bits] : kUnitBits) file_.attribute(group, name, bits);
     write_documents(group, model);
     if (!model.forgets()) return;
     write_places(group + "/samples", model, AtlasList::samples, "nats",

@@ -363,7 +363,7 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
     head.share_below_half.push_back(rounded_share(gate ? static_cast<double>(resets[id]) / count : kNoNumber));
     if (rows) {
       const auto received = static_cast<double>(model.sums.row(AtlasSum::token_received, place)[id]) * kMassUnit;
-      head.received.push_back(rounded(attention ? received / count : kNoNumber));
+      head.received.push_back(static_cast<float>(attention ? received / count : kNoNumber));
     }
     Estimate mean{kNoNumber, kNoNumber, {}};
     if (gate && id < errors) {

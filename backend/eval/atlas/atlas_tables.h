@@ -42,7 +42,7 @@ inline constexpr std::int64_t kFewestReadings = 30;
 struct HeadTokens {
   std::vector<float> mean_log_gate;     ///< [T] nats
   std::vector<float> share_below_half;  ///< [T] to the nearest 2^-16
-  /// [T] attention that a reading gets from all rows, to 17 significant bits; empty without rows
+  /// [T] attention that a reading gets from all rows; empty without rows
   std::vector<float> received;
   /// [T] error of mean_log_gate over documents, that of a ratio by linearisation (Cochran, Sampling Techniques, eq.
   /// 2.46),

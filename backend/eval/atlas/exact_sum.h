@@ -40,7 +40,9 @@ inline constexpr double kLogGateUnit = 0x1p-24;
 /// The same for sums by token, of which a file holds millions: a mean is good to 4e-6 nats.
 inline constexpr int kTokenLogGateBits = 17;
 inline constexpr double kTokenLogGateUnit = 1.0 / (1 << kTokenLogGateBits);
-/// Attention that the readings of a token in a window get, as a whole number of 2^-10, up or down by chance.
-inline constexpr double kMassUnit = 0x1p-10;
+/// Attention that the readings of a token in a window get, as a whole number of 2^-17, up or down by chance: a mean is
+/// good to 8e-6.
+inline constexpr int kMassBits = 17;
+inline constexpr double kMassUnit = 1.0 / (1 << kMassBits);
 
 }  // namespace foxscope

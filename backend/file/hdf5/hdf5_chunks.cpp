@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t kLargestExpansion = 1032;
 /// A chunk may be longer than the array that it holds, which may have been meant to grow, but not much.
 constexpr std::uint64_t kLargestPaddedChunk = std::uint64_t{64} << 20U;
+/// Elements of a table of chunks that may be longer than its file.
+constexpr std::uint64_t kShortTable = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMany = std::numeric_limits<std::uint64_t>::max();
 
 std::uint64_t rounded_up(std::uint64_t size, std::uint64_t unit) { return size / unit + (size % unit != 0 ? 1 : 0); }
@@ -132,11 +134,13 @@ class ChunkIndex {
   /// Chunks without an index lie side by side.
   void read_implicit(std::uint64_t address) {
     if (packing_ != Hdf5Packing::none) fail("its chunks have filters and no index");
-    if (expected_ > file_.size() / result_.bytes) return;
+    if (expected_ > file_.size() / result_.bytes) fail("the data of a chunk are not in the file");
     const std::vector<std::uint64_t> steps = grid_steps({});
     for (std::uint64_t number = 0; number < expected_; ++number) {
       std::uint64_t offset = 0;
-      if (__builtin_mul_overflow(chunk_index(number, steps), result_.bytes, &offset) || offset > file_.size()) return;
+      if (__builtin_mul_overflow(chunk_index(number, steps), result_.bytes, &offset) || offset > file_.size()) {
+        fail("the data of a chunk are not in the file");
+      }
       result_.chunks.push_back({number, address + offset, result_.bytes, 0});
     }
   }
@@ -192,8 +196,9 @@ class ChunkIndex {
     return file_.read_checked(address, size, object_);
   }
 
-  Elements none(std::size_t element_bytes, std::uint64_t count) const {
-    if (count > file_.size() / element_bytes) fail("its table of chunks is longer than the file");
+  /// @param most  how many there may be at least: the table of an array that grows has those alone that were written
+  Elements none(std::size_t element_bytes, std::uint64_t count, std::uint64_t most = 0) const {
+    if (count > std::max(most, file_.size() / element_bytes)) fail("its table of chunks is longer than the file");
     return {element_bytes, std::vector<std::byte>(count * element_bytes, std::byte{0xff})};
   }
 
@@ -292,7 +297,7 @@ class ChunkIndex {
     if (unlimited == shape_.most.end()) fail("its table of chunks belongs to an array that grows");
     const std::vector<std::uint64_t> steps = grid_steps(static_cast<std::size_t>(unlimited - shape_.most.begin()));
     const std::uint64_t last = chunk_index(expected_ - 1, steps);
-    Elements result = none(element_bytes, last == kMany ? kMany : last + 1);
+    Elements result = none(element_bytes, last == kMany ? kMany : last + 1, kShortTable);
     if (index_block == kHdf5Undefined) return;
 
     const ExtensibleArray array{address, (index_bits + 7U) / 8, least_elements, std::uint64_t{1} << page_bits};
@@ -394,10 +399,10 @@ class ChunkIndex {
 
   void use_elements(const Elements& elements, const std::vector<std::uint64_t>& steps) {
     const std::uint64_t count = elements.elements.size() / elements.bytes;
-    if (expected_ > count) return;
+    if (expected_ > count) fail("its table of chunks is too short");
     for (std::uint64_t number = 0; number < expected_; ++number) {
       const std::uint64_t index = chunk_index(number, steps);
-      if (index >= count) return;
+      if (index >= count) fail("its table of chunks is too short");
       Hdf5Cursor cursor(file_, object_, std::span(elements.elements).subspan(index * elements.bytes, elements.bytes));
       Hdf5Chunk chunk = read_element(cursor, elements.bytes);
       chunk.number = number;
@@ -427,21 +432,19 @@ class ChunkIndex {
     return false;
   }
 
-  /// Chunks must tile the array: each at its place once, and each with bytes of its own.
+  /// Chunks must lie in the array, by number: each at its place once, and each with bytes of its own.
   void check() {
-    if (result_.chunks.size() != expected_) {
-      fail(fmt::format("{} of its {} chunks are missing or too many", result_.chunks.size(), expected_));
-    }
-    for (std::uint64_t number = 0; number < expected_; ++number) {
-      Hdf5Chunk& chunk = result_.chunks[number];
-      if (chunk.number != number) fail("two chunks are at one place");
-      if (edges_unfiltered_ && is_at_edge(number)) chunk.filter_mask = ~0U;
+    for (std::size_t n = 0; n < result_.chunks.size(); ++n) {
+      Hdf5Chunk& chunk = result_.chunks[n];
+      if (n > 0 && chunk.number <= result_.chunks[n - 1].number) fail("two chunks are at one place");
+      if (edges_unfiltered_ && is_at_edge(chunk.number)) chunk.filter_mask = ~0U;
       const bool same_size = packing_ != Hdf5Packing::deflated;
       if (result_.bytes / kLargestExpansion > chunk.size || (same_size && chunk.size != result_.bytes)) {
         fail("the data of a chunk are not in the file");
       }
       claims_.claim(chunk.address, chunk.size, object_);
     }
+    result_.whole = result_.chunks.size() == expected_;
   }
 
   [[noreturn]] void fail(const std::string& problem) const { file_.fail_damaged(object_, problem); }

@@ -29,7 +29,8 @@ struct Hdf5Chunk {
 struct Hdf5Chunking {
   std::vector<std::uint64_t> dims;  ///< of a chunk
   std::uint64_t bytes = 0;          ///< of a chunk without filters; chunks at the edges are padded to it
-  std::vector<Hdf5Chunk> chunks;    ///< every one that the array needs, by number
+  std::vector<Hdf5Chunk> chunks;    ///< those that were written, by number
+  bool whole = true;                ///< whether these are all that the array needs
 
   /// Position of a chunk's first element.
   [[nodiscard]] std::vector<std::uint64_t> first(const std::vector<std::uint64_t>& shape, std::uint64_t number) const;
@@ -41,7 +42,7 @@ enum class Hdf5Packing { none, shuffled, deflated };
 /// Reads the rest of a layout message of chunks, behind its version and class, and the index that it points to: the
 /// version 1 B-tree of version 3; a single chunk, no index, a fixed array, an extensible array or a version 2 B-tree of
 /// versions 4 and 5 (format specification, IV.A.2.i, III.A and VII).
-/// @throws Error where a chunk is missing, lies outside of the file or shares bytes with another
+/// @throws Error where a chunk lies outside of the file or shares bytes with another
 Hdf5Chunking read_hdf5_chunking(const Hdf5File& file, const std::string& object, unsigned version, Hdf5Cursor message,
                                 const Hdf5Shape& shape, std::uint32_t element_bytes, Hdf5Packing packing);
 

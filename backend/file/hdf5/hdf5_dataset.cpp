@@ -55,6 +55,44 @@ Hdf5Dataset::Hdf5Dataset(const Hdf5Object& object) : file_(object.file_), path_(
     decode_filters({*file_, path_, *filters});
   }
   decode_layout({*file_, path_, *layout});
+  if (has_gaps()) decode_fill(object);
+}
+
+void Hdf5Dataset::decode_fill(const Hdf5Object& object) {
+  std::uint32_t size = 0;
+  std::span<const std::byte> value;
+  if (const std::vector<std::byte>* fill = object.message(hdf5::kFillValue)) {
+    Hdf5Cursor cursor(*file_, path_, *fill);
+    const std::uint8_t version = cursor.u8();
+    if (version < 1 || version > 3) file_->fail_unsupported(path_, "an unknown kind of fill value");
+    cursor.skip(version == 3 ? 0 : 2);  // when space is allocated, and when it is filled
+    constexpr unsigned kDefined = 1U << 5U;
+    const std::uint8_t flags = cursor.u8();
+    const bool defined = version == 3 ? (flags & kDefined) != 0 : flags != 0;
+    if (defined) size = cursor.u32();
+    value = cursor.take(size);
+  } else if (const std::vector<std::byte>* old = object.message(hdf5::kOldFillValue)) {
+    Hdf5Cursor cursor(*file_, path_, *old);
+    size = cursor.u32();
+    value = cursor.take(size);
+  }
+  if (size != 0 && size != type_.size) file_->fail_damaged(path_, "its fill value has another size than its numbers");
+  fill_.assign(value.begin(), value.end());
+}
+
+bool Hdf5Dataset::has_gaps() const {
+  if (layout_ == Layout::contiguous) return offset_ == kHdf5Undefined;
+  return layout_ == Layout::chunked && !chunking_.whole;
+}
+
+void Hdf5Dataset::fill(std::span<std::byte> bytes) const {
+  if (fill_.empty()) {
+    std::ranges::fill(bytes, std::byte{0});
+    return;
+  }
+  for (std::size_t at = 0; at < bytes.size(); at += fill_.size()) {
+    std::ranges::copy(fill_, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  }
 }
 
 void Hdf5Dataset::decode_filters(Hdf5Cursor cursor) {
@@ -85,7 +123,8 @@ void Hdf5Dataset::decode_layout(Hdf5Cursor cursor) {
     if (compact_.size() != bytes()) file_->fail_damaged(path_, "its size does not fit its shape");
   } else if (kind == 1) {
     offset_ = cursor.u64();
-    if (bytes() > 0 && (offset_ > file_->size() || bytes() > file_->size() - offset_)) {
+    const bool written = offset_ != kHdf5Undefined && bytes() > 0;
+    if (written && (offset_ > file_->size() || bytes() > file_->size() - offset_)) {
       file_->fail_damaged(
           path_, fmt::format("its data, {} of {}, are not in the file", shape_text(shape_.dims), type_text(type_)));
     }
@@ -102,7 +141,7 @@ void Hdf5Dataset::decode_layout(Hdf5Cursor cursor) {
 }
 
 std::uint64_t Hdf5Dataset::stored_bytes() const {
-  if (layout_ != Layout::chunked) return bytes();
+  if (layout_ != Layout::chunked) return has_gaps() ? 0 : bytes();
   std::uint64_t stored = 0;
   for (const Hdf5Chunk& chunk : chunking_.chunks) stored += chunk.size;
   return stored;
@@ -137,6 +176,7 @@ std::uint64_t Hdf5Dataset::offset() const {
         "OUT`",
         file_->name(), path_));
   }
+  if (has_gaps()) file_->fail_damaged(path_, "its numbers were never written");
   return offset_;
 }
 
@@ -214,12 +254,13 @@ void Hdf5Dataset::visit_rows(const Hdf5Chunk& chunk, Visit visit) const {
 }
 
 void Hdf5Dataset::read(std::span<std::byte> bytes) const {
+  if (has_gaps()) fill(bytes);
   switch (layout_) {
     case Layout::compact:
       std::copy(compact_.begin(), compact_.end(), bytes.begin());
       return;
     case Layout::contiguous:
-      file_->read(offset_, bytes, path_);
+      if (!has_gaps()) file_->read(offset_, bytes, path_);
       return;
     case Layout::chunked:
       for (Unpacking memory; const Hdf5Chunk& chunk : chunking_.chunks) {
@@ -244,10 +285,14 @@ void Hdf5Dataset::read_part(std::uint64_t begin, std::span<std::byte> bytes) con
     std::copy_n(compact_.begin() + static_cast<std::ptrdiff_t>(begin * size), bytes.size(), bytes.begin());
     return;
   }
-  if (layout_ == Layout::contiguous) return file_->read(offset_ + begin * size, bytes, path_);
+  if (has_gaps()) fill(bytes);
+  if (layout_ == Layout::contiguous) {
+    if (!has_gaps()) file_->read(offset_ + begin * size, bytes, path_);
+    return;
+  }
   const std::uint64_t end = begin + bytes.size() / size;
   if (begin == end) return;
-  // Chunks lie by number, in C order: those of some indices of the first axis follow one another.
+  // Numbers of chunks go in C order: those of some indices of the first axis follow one another.
   std::uint64_t slab = 1;  // chunks that lie side by side
   std::uint64_t step = 1;  // numbers of one index
   for (std::size_t axis = 1; axis < shape_.dims.size(); ++axis) {
@@ -256,7 +301,9 @@ void Hdf5Dataset::read_part(std::uint64_t begin, std::span<std::byte> bytes) con
   }
   const std::uint64_t first = begin / step / chunking_.dims[0] * slab;
   const std::uint64_t last = ((end - 1) / step / chunking_.dims[0] + 1) * slab;
-  for (Unpacking memory; const Hdf5Chunk& chunk : std::span(chunking_.chunks).subspan(first, last - first)) {
+  const auto begin_chunk = std::ranges::lower_bound(chunking_.chunks, first, {}, &Hdf5Chunk::number);
+  const auto end_chunk = std::ranges::lower_bound(chunking_.chunks, last, {}, &Hdf5Chunk::number);
+  for (Unpacking memory; const Hdf5Chunk& chunk : std::span(begin_chunk, end_chunk)) {
     std::span<const std::byte> data;
     visit_rows(chunk, [&](std::uint64_t source, std::uint64_t target, std::uint64_t count) {
       const std::uint64_t from = std::max(begin, target);
@@ -280,7 +327,9 @@ bool Hdf5Dataset::is_zero() const {
     return true;
   };
   if (layout_ == Layout::compact) return are_zero(compact_);
+  if (has_gaps() && !are_zero(fill_)) return false;
   if (layout_ == Layout::contiguous) {
+    if (has_gaps()) return true;
     std::vector<std::byte> piece;
     for (std::uint64_t at = 0; at < bytes(); at += kPiece) {
       piece.resize(std::min(kPiece, bytes() - at));

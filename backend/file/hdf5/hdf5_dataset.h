@@ -13,7 +13,8 @@
 
 namespace foxscope {
 
-/// The data of a dataset: contiguous, compact, or in chunks with the filters shuffle and deflate.
+/// The data of a dataset: contiguous, compact, or in chunks with the filters shuffle and deflate. What was never
+/// written reads as the dataset's fill value, 0 where it names none, as in other readers.
 class Hdf5Dataset {
  public:
   explicit Hdf5Dataset(const Hdf5Object& object);
@@ -79,6 +80,10 @@ class Hdf5Dataset {
 
   void decode_layout(Hdf5Cursor cursor);
   void decode_filters(Hdf5Cursor cursor);
+  void decode_fill(const Hdf5Object& object);
+  /// Whether some or all of the numbers were never written.
+  [[nodiscard]] bool has_gaps() const;
+  void fill(std::span<std::byte> bytes) const;
   void read(std::span<std::byte> bytes) const;
   void read_part(std::uint64_t begin, std::span<std::byte> bytes) const;
   class Unpacking;
@@ -93,7 +98,8 @@ class Hdf5Dataset {
   std::uint64_t count_ = 0;
   Layout layout_ = Layout::contiguous;
   std::vector<std::byte> compact_;
-  std::uint64_t offset_ = kHdf5Undefined;
+  std::uint64_t offset_ = kHdf5Undefined;  ///< of contiguous data; undefined: never written
+  std::vector<std::byte> fill_;            ///< what never written numbers are; empty: 0
   Hdf5Chunking chunking_;
   std::vector<std::uint16_t> filters_;
 };

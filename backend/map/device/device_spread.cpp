@@ -9,6 +9,7 @@
 #include "backend/map/attention_pass.h"
 #include "backend/map/device/device_map.h"
 #include "backend/map/statistics/distance_bins.h"
+#include "backend/map/statistics/head_labels.h"
 #include "kernels/cuda/maps/attention_statistics.h"
 #include "kernels/cuda/maps/mixing_statistics.h"
 #include "kernels/cuda/maps/sampled_rows.h"
@@ -18,6 +19,8 @@ namespace {
 
 namespace cuda = kernels::cuda;
 using kernels::Status;
+
+static_assert(cuda::kFewRows == kLocalTokens && cuda::kManyRows == kLongTokens);
 
 /// Bytes of a batch of heads in GPU memory.
 constexpr std::size_t kBatchBytes = std::size_t{1} << 30U;
@@ -243,6 +246,8 @@ AttentionSpread DeviceSpreads::spread(std::size_t head, std::int64_t repeats) co
   spread.distance = distance_profile(masses(head), entries.length, 1 - spread.mass_on_sink.value_or(0));
   spread.mass_on_self = spread.distance.mass.front();
   spread.rows_without_first = static_cast<std::int64_t>(sums.rows_beside);
+  spread.rows_up_to_local = static_cast<std::int64_t>(sums.few_rows_beside);
+  spread.rows_up_to_long = static_cast<std::int64_t>(sums.many_rows_beside);
   spread.distance_without_first = distance_profile(masses(heads_.size() + head), spread.rows_without_first);
   set_means_of_rows(sums.square_without_first, sums.on_repeats, repeats, spread);
   return spread;

@@ -37,28 +37,28 @@ double previous_token(const AttentionSpread& spread) {
   return spread.distance.mass[1] * length / (length - 1);
 }
 
-/// Sum of A' over nearer distances than `tokens`, mean over the rows that see further: the others, 1 to `tokens`, have
-/// all of theirs there.
-double share_within(const AttentionSpread& spread, std::int64_t tokens) {
-  const auto rows = static_cast<double>(spread.rows_without_first);
-  const double rest = rows - static_cast<double>(tokens);
-  if (rest < 1) return kNoScore;
+/// Share of A' at some distances, mean over the rows that see further than `tokens`. The others have all of A' nearer.
+/// @param mass   mean over all rows that have attention beside key 0 of their A' at these distances
+/// @param near   how many of them see no further
+/// @param there  sum of the shares that these others have at the distances
+double share_of_far_rows(const AttentionSpread& spread, double mass, std::int64_t near, std::int64_t there) {
+  const std::int64_t far = spread.rows_without_first - near;
+  if (far < 1) return kNoScore;
   const double share =
-      (mass_within(spread.distance_without_first.mass, tokens) * rows - static_cast<double>(tokens)) / rest;
+      (mass * static_cast<double>(spread.rows_without_first) - static_cast<double>(there)) / static_cast<double>(far);
   return std::isnan(share) ? share : std::clamp(share, 0.0, 1.0);
 }
 
-double share_beyond(const AttentionSpread& spread, std::int64_t tokens) {
-  const auto rows = static_cast<double>(spread.rows_without_first);
-  const double rest = rows - static_cast<double>(tokens);
-  if (rest < 1) return kNoScore;
+double local_share(const AttentionSpread& spread) {
+  return share_of_far_rows(spread, mass_within(spread.distance_without_first.mass, kLocalTokens),
+                           spread.rows_up_to_local, spread.rows_up_to_local);
+}
+
+double long_share(const AttentionSpread& spread) {
   const auto& mass = spread.distance_without_first.mass;
-  double sum = 0;
-  for (std::size_t distance = static_cast<std::size_t>(tokens); distance < mass.size(); ++distance) {
-    sum += mass[distance];
-  }
-  const double share = sum * rows / rest;
-  return std::isnan(share) ? share : std::clamp(share, 0.0, 1.0);
+  double beyond = 0;
+  for (std::size_t distance = index_of(kLongTokens); distance < mass.size(); ++distance) beyond += mass[distance];
+  return share_of_far_rows(spread, beyond, spread.rows_up_to_long, 0);
 }
 
 /// The sum of m_d^2 over entries is sum over d of S_d^2 / n_d: S_d the sum of A' at distance d, n_d = L - 1 - d the
@@ -85,9 +85,9 @@ const HeadLabelText& text_of(HeadLabel label) { return kTexts[index_of(label)]; 
 LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
   if (std::ssize(spread.distance.mass) < kShortestLabelled) return no_label_scores();
   const std::int64_t length = std::ssize(spread.distance.mass);
-  return {previous_token(spread), length >= kShortestLocal ? share_within(spread, kLocalTokens) : kNoScore,
+  return {previous_token(spread), length >= kShortestLocal ? local_share(spread) : kNoScore,
           spread.mass_on_first,   length >= kShortestPositional ? explained_by_distance(spread, window) : kNoScore,
-          spread.on_repeats,      share_beyond(spread, kLongTokens)};
+          spread.on_repeats,      long_share(spread)};
 }
 
 std::vector<HeadLabel> labels_of(const LabelScores& scores) {

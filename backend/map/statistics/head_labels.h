@@ -46,18 +46,19 @@ constexpr LabelScores no_label_scores() {
 
 /// Scores of one head; A' is A without key 0, each row renormalised, and without row 0.
 /// - previous token: mean over i >= 1 of A_(i, i-1).
-/// - local: sum of A'_ij over i - j < kLocalTokens, mean over the rows that see further, i > kLocalTokens. Under a
-///   constant gate and no content it is 1 - exp(-kLocalTokens / T).
+/// - local: sum of A'_ij over i - j < kLocalTokens, mean over the rows that see further, i > kLocalTokens, and have
+///   attention beside key 0. Under a constant gate and no content it is 1 - exp(-kLocalTokens / T).
 /// - sink: mean over i of A_i0.
 /// - positional: the part of A' that distance alone explains, in squares: with m_d the mean of A'_(i, i-d) over rows,
 ///     sum over i, j of m_(i-j)^2 / sum over i, j of A'_ij^2
 ///   is 1 if A'_ij depends on i - j only, and never more (Cauchy and Schwarz). It is the R^2 of the best A'_ij = g(i -
-///   j).
+///   j). A row that has nothing beside key 0 counts with zeros here.
 /// - induction (prefix matching, Olsson et al. 2022): sum of A_ij over the keys that follow an earlier token like that
 /// of
 ///   position i, 0 < j < i with x_(j-1) = x_i, mean over the positions that see any. A token that is repeated at once
 ///   would lead to itself and does not count. NaN where no token comes again.
-/// - long memory: sum of A'_ij over i - j >= kLongTokens, mean over the rows that see so far, i > kLongTokens.
+/// - long memory: sum of A'_ij over i - j >= kLongTokens, mean over the rows that see so far, i > kLongTokens, and have
+///   attention beside key 0.
 /// A text that is too short for a score has none: NaN; one of fewer than kShortestLabelled tokens has none at all.
 /// @param window  of the head's layer (window_of); 0: none
 LabelScores label_scores(const AttentionSpread& spread, std::int64_t window);

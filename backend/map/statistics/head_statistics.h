@@ -48,8 +48,11 @@ struct AttentionSpread {
       0;  ///< sum over j of A_ij (c_i - c_j), mean over rows, nats: what the gate does where one looks
   DistanceProfile distance;
   DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
-  std::int64_t rows_without_first = 0;     ///< of which that is the mean
-  double square_without_first = 0;         ///< sum over j > 0 of (A_ij / (1 - A_i0))^2, mean over the same rows
+  std::int64_t rows_without_first = 0;     ///< of which that is the mean: those that have attention beside key 0
+  /// Of these the rows up to kLocalTokens and up to kLongTokens, all of whose keys but key 0 are nearer than that.
+  std::int64_t rows_up_to_local = 0;
+  std::int64_t rows_up_to_long = 0;
+  double square_without_first = 0;  ///< sum over j > 0 of (A_ij / (1 - A_i0))^2, mean over the same rows
   /// Attention to the tokens that followed earlier occurrences of the token at position i: the sum of A_ij over 0 < j <
   /// i with x_(j-1) = x_i, mean over the positions that see any. NaN if none does.
   double on_repeats = 0;

@@ -261,27 +261,32 @@ RowEstimate explained_by_distance(const RowSample& sample, const SampledRows& ro
   return {std::isnan(ratio) ? ratio : std::clamp(ratio, 0.0, 1.0), std::sqrt(variance) / squares};
 }
 
-/// Errors of the scores; a score that does not exist has none.
-LabelScores label_errors(const HeadStatistics& statistics, const SpreadErrors& errors,
-                         std::span<const DistanceBin> bins, double on_repeats, double positional) {
-  const auto length = static_cast<double>(statistics.distance.mass.size());
-  const auto rows = static_cast<double>(statistics.rows_without_first);
-  const auto share_error = [&](std::int64_t tokens) {
-    const auto bin = std::ranges::find(bins, tokens, &DistanceBin::to);
-    if (bin == bins.end()) return kUnknown;
-    return errors.distance_without_first.within[static_cast<std::size_t>(bin - bins.begin())] * rows /
-           (rows - static_cast<double>(tokens));
-  };
-  LabelScores scores = {bins.size() > 1 ? errors.distance.mass[1] * length / (length - 1) : kUnknown,
-                        share_error(kLocalTokens),
-                        errors.mass_on_first,
-                        positional,
-                        on_repeats,
-                        share_error(kLongTokens)};
-  for (int n = 0; n < kHeadLabels; ++n) {
-    if (std::isnan(statistics.label_scores[index_of(n)])) scores[index_of(n)] = kUnknown;
+/// What sampled rows say of a text's rows up to a limit, and of those beyond it, which see further.
+struct RowsBeyond {
+  std::vector<double> share;   ///< of a row beyond the limit A' at distances below it; 0 of the others
+  std::vector<double> counts;  ///< 1 of a row beyond it that has attention beside key 0
+  std::int64_t up_to = 0;      ///< rows up to it that have some, estimated
+};
+
+/// @param counts  1 of a row that has attention beside key 0
+RowsBeyond rows_beyond(const RowSample& sample, const SampledRows& rows, std::span<const double> counts,
+                       std::int64_t limit) {
+  const std::vector<DistanceBin> bins = distance_bins(sample.length);
+  const auto bin = index_of(std::ranges::find(bins, limit, &DistanceBin::to) - bins.begin());
+  RowsBeyond beyond;
+  std::vector<double> near;
+  std::vector<double> near_counts;
+  for (std::size_t n = 0; n < sample.rows.size(); ++n) {
+    const bool far = sample.rows[n] > limit;
+    beyond.share.push_back(far ? rows.within_beside[n * bins.size() + bin] : 0);
+    beyond.counts.push_back(far ? counts[n] : 0);
+    near.push_back(!far && sample.rows[n] > 0 ? 1 : 0);
+    near_counts.push_back(near.back() * counts[n]);
   }
-  return scores;
+  const double share = ratio_of_rows(sample, near_counts, near).value;
+  const auto there = static_cast<double>(std::min(limit, sample.length - 1));
+  beyond.up_to = std::llround((std::isnan(share) ? 1 : share) * there);
+  return beyond;
 }
 
 }  // namespace
@@ -329,6 +334,10 @@ void estimate_spread(const HeadEntries& entries, const RowSample& sample, std::s
   const double counted = mean_of_rows(sample, counts).value * length;
   const double share = ratio_of_rows(sample, counts, others).value;
   spread.rows_without_first = sample.length > 1 ? std::llround(share * (length - 1)) : 0;
+  const RowsBeyond beyond_local = rows_beyond(sample, rows, counts, kLocalTokens);
+  const RowsBeyond beyond_long = rows_beyond(sample, rows, counts, kLongTokens);
+  spread.rows_up_to_local = beyond_local.up_to;
+  spread.rows_up_to_long = beyond_long.up_to;
   spread.square_without_first = ratio_of_rows(sample, rows.square, counts).value;
   std::vector<double> without_first(rows.mass.size());
   for (std::size_t distance = 0; distance < without_first.size(); ++distance) {
@@ -351,9 +360,26 @@ void estimate_spread(const HeadEntries& entries, const RowSample& sample, std::s
   statistics.has_attention = true;
   statistics.label_scores = label_scores(spread, entries.window);
   const RowEstimate positional = explained_by_distance(sample, rows);
-  double& score = statistics.label_scores[index_of(static_cast<int>(HeadLabel::positional))];
-  if (!std::isnan(score)) score = positional.value;
-  errors.label_scores = label_errors(statistics, errors, bins, on_repeats.error, positional.error);
+  const RowEstimate local = ratio_of_rows(sample, beyond_local.share, beyond_local.counts);
+  const RowEstimate within_long = ratio_of_rows(sample, beyond_long.share, beyond_long.counts);
+  LabelScores& scores = statistics.label_scores;
+  const auto set_score = [&](HeadLabel label, double value) {
+    double& score = scores[index_of(static_cast<int>(label))];
+    if (!std::isnan(score)) score = std::isnan(value) ? value : std::clamp(value, 0.0, 1.0);
+  };
+  set_score(HeadLabel::local, local.value);
+  set_score(HeadLabel::positional, positional.value);
+  set_score(HeadLabel::long_memory, 1 - within_long.value);
+  errors.label_scores = {bins.size() > 1 ? errors.distance.mass[1] * length / (length - 1) : kUnknown,
+                         local.error,
+                         errors.mass_on_first,
+                         positional.error,
+                         on_repeats.error,
+                         within_long.error};
+  // A score that does not exist has no error.
+  for (std::size_t n = 0; n < scores.size(); ++n) {
+    if (std::isnan(scores[n])) errors.label_scores[n] = kUnknown;
+  }
   statistics.errors = std::move(errors);
 }
 

@@ -76,7 +76,7 @@ std::unique_ptr<MixerSteps> DifferentiableForward::make_attention() {
 }
 
 std::unique_ptr<MixerSteps> DifferentiableForward::make_linear() {
-  return std::make_unique<DifferentiableLinearSteps>(pass_, log_gates_, steps_ == Steps::kernels, options().recompute);
+  return std::make_unique<DifferentiableLinearSteps>(pass_, log_gates_, steps_ == Steps::kernels);
 }
 
 void DifferentiableForward::begin() {
@@ -90,6 +90,11 @@ void DifferentiableForward::enter(int layer) {
   pass_.residual = pass_.residual.detach().requires_grad_();
   layers_[index_of(layer)].entered = pass_.residual;
   at::GradMode::set_enabled(!made_again(layer));
+  pass_.kept = kept(layer);
+}
+
+KeptResults* DifferentiableForward::kept(int layer) {
+  return made_again(layer) && options().recompute == Recompute::mlp ? &layers_[index_of(layer)].kept : nullptr;
 }
 
 void DifferentiableForward::end_layer(int layer) {
@@ -183,7 +188,10 @@ bool DifferentiableForward::make_again(int layer) {
   const at::AutoGradMode graph(true);
   Layer& at_hand = layers_[index_of(layer)];
   pass_.residual = at_hand.entered;
+  at_hand.kept.take_from_here();
+  pass_.kept = kept(layer);
   const bool made = again([&] { return run_layer(layer); });
+  pass_.kept = nullptr;
   at_hand.left = std::exchange(pass_.residual, at::Tensor());
   return made;
 }

@@ -42,6 +42,7 @@ class DifferentiableForward final : public GradientForward {
   struct Layer {
     at::Tensor entered;  ///< x as it enters, cut off from what made it
     at::Tensor left;     ///< x as it leaves
+    KeptResults kept;    ///< for the run that makes the graph
   };
   void enter(int layer);
   /// Whether a layer is run a second time for its graph: the last one's is used at once.
@@ -49,6 +50,8 @@ class DifferentiableForward final : public GradientForward {
     return options().recompute != Recompute::none && layer < config().layers - 1;
   }
   [[nodiscard]] bool predicts_by_kernel() const;
+  /// Where the results of a layer are that its second run does not compute again; null: it computes all.
+  [[nodiscard]] KeptResults* kept(int layer);
   bool make_again(int layer);
 
   Steps steps_;

@@ -14,31 +14,6 @@
 #include "backend/model/spec/interventions.h"
 
 namespace foxscope {
-namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-/// A tensor that autograd is not to look at.
-struct Kept {
-  at::Tensor tensor;
-};
-
-/// in W^T, which was computed before.
-struct KeptProduct : torch::autograd::Function<KeptProduct> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& in, const at::Tensor& weight,
-                            const Kept& product) {
-    context->save_for_backward({in, weight});
-    return product.tensor;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const variable_list saved = context->get_saved_variables();
-    return {at::mm(gradients[0], saved[1]), at::mm(gradients[0].t(), saved[0]), at::Tensor()};
-  }
-};
-
-}  // namespace
 
 void DifferentiableAttentionSteps::sum_gates(int layer) {
   log_gate_ = log_gates(layer);
@@ -82,17 +57,6 @@ void DifferentiableLinearSteps::sum_gates(int layer) {
   if (!log_gates_.wanted || !log_decay.defined() || operands_.decays_by_channel()) return;
   if (!log_decay.requires_grad()) log_decay = log_decay.detach().requires_grad_();
   log_gates_.grad_layer[index_of(layer)] = log_decay;
-}
-
-at::Tensor DifferentiableLinearSteps::project_half(int layer, const at::Tensor& normed) {
-  if (!keeps_projection_) return TorchLinearSteps::project_half(layer, normed);
-  at::Tensor& kept = projections_[index_of(layer)];
-  if (!kept.defined()) {
-    const at::NoGradGuard no_graph;
-    kept = TorchLinearSteps::project_half(layer, normed);
-  }
-  if (!at::GradMode::is_enabled()) return kept;
-  return KeptProduct::apply(normed, pass_.weights(layer).projection, Kept{std::exchange(kept, {})});
 }
 
 void DifferentiableLinearSteps::check_decays(int layer) {

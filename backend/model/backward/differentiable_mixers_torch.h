@@ -39,32 +39,26 @@ class DifferentiableAttentionSteps final : public GradientAttentionSteps {
   at::Tensor log_gate_;  ///< of the layer at hand
 };
 
-/// TorchLinearSteps likewise, with Mamba's scan as one operation of autograd. Where a layer is run a second time, it
-/// may have kept its projection from the first (Recompute::mlp).
+/// TorchLinearSteps likewise, with Mamba's scan as one operation of autograd.
 class DifferentiableLinearSteps final : public TorchLinearSteps {
  public:
   /// @param log_gates  must outlive it
   /// @param by_kernel  whether Mamba's scan is the kernel's
-  DifferentiableLinearSteps(TorchPass& pass, DifferentiableLogGates& log_gates, bool by_kernel, Recompute recompute)
+  DifferentiableLinearSteps(TorchPass& pass, DifferentiableLogGates& log_gates, bool by_kernel)
       : TorchLinearSteps(pass),
         log_gates_(log_gates),
         by_kernel_(by_kernel),
-        keeps_projection_(recompute == Recompute::mlp),
-        projections_(static_cast<std::size_t>(pass.config().layers)),
         checked_(static_cast<std::size_t>(pass.config().layers)) {}
 
   void sum_gates(int layer) override;
 
  private:
   std::optional<at::Tensor> mix(at::Tensor& state) override;
-  at::Tensor project_half(int layer, const at::Tensor& normed) override;
   void check_decays(int layer) override;
 
   DifferentiableLogGates& log_gates_;
   bool by_kernel_;
-  bool keeps_projection_;
-  std::vector<at::Tensor> projections_;  ///< [B n, ...] of layers that are run a second time
-  std::vector<bool> checked_;            ///< layers whose decays are known to be numbers
+  std::vector<bool> checked_;  ///< layers whose decays are known to be numbers
 };
 
 }  // namespace foxscope

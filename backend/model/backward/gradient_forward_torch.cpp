@@ -10,12 +10,30 @@
 #include "backend/model/backward/fused_gradient_forward_torch.h"
 #include "backend/model/layer/chunk_sizes.h"
 #include "backend/model/layer/torch/recording_torch.h"
+#include "kernels/cuda/linear/linear_chunks.h"
 
 namespace foxscope {
 namespace {
 
 /// Autograd's graph of a layer, in units of what the written backward pass keeps.
 constexpr std::int64_t kAutogradFactor = 4;
+
+/// Bytes of a layer and position that KeptResults holds beside x as it enters.
+std::int64_t kept_bytes(const ModelConfig& config, bool on_gpu, DType dtype) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  // x with what the mixer adds; with what the MLP adds it is x as it enters the next layer.
+  std::int64_t bytes = config.has_mlp() ? 4 * config.hidden_size : 0;
+  if (!config.linear) return bytes;
+  const LinearMixer& mixer = *config.linear;
+  const bool fused = on_gpu && dtype == DType::bfloat16;
+  const bool keeps_projection = fused ? mixer.convolution > 0 && !mixer.is_selective() : !on_gpu;
+  if (keeps_projection) bytes += size * LinearColumns(mixer).precise;
+  if (!fused || (!mixer.is_delta_rule() && !mixer.decays_by_channel())) return bytes;
+  constexpr std::int64_t kChunk = kernels::cuda::kLinearChunk;
+  const std::int64_t matrices =
+      mixer.is_delta_rule() ? mixer.output_size() : mixer.heads * kChunk + mixer.query_size() + mixer.key_size();
+  return bytes + size * (matrices + mixer.state_size() / kChunk + mixer.output_size());
+}
 
 }  // namespace
 
@@ -33,8 +51,8 @@ PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType d
   const std::int64_t projected = config.query_size() + 2 * config.key_size();
   const std::int64_t gate = config.output_gate ? config.query_size() : 0;
   const std::int64_t gates = ProjectionColumns(config).count - projected;
-  const bool fused =
-      config.norm == NormKind::rms && config.mlp == MlpKind::swiglu && config.pre_norm && !config.post_norm;
+  const bool fused = !config.linear && config.norm == NormKind::rms && config.mlp == MlpKind::swiglu &&
+                     config.pre_norm && !config.post_norm;
   const std::int64_t wide = (is_gated(config.mlp) ? 2 : 1) * config.widest_intermediate();
   const std::int64_t entered = 4 * config.hidden_size;
   const std::int64_t layer = size * (projected + gate + config.query_size() + wide) + entered + 4 * gates +
@@ -50,8 +68,7 @@ PassBytes GradientForward::bytes(const ModelConfig& config, bool on_gpu, DType d
     bytes.per_token += config.layers * layer - (config.layers - 1) * size * wide;
   } else {
     bytes.per_token += config.layers * entered + whole;
-    const bool keeps_projection = recompute == Recompute::mlp && on_gpu && dtype == DType::bfloat16 && config.linear;
-    if (keeps_projection) bytes.per_token += config.layers * size * LinearColumns(*config.linear).precise;
+    if (recompute == Recompute::mlp) bytes.per_token += (config.layers - 1) * kept_bytes(config, on_gpu, dtype);
   }
   return bytes;
 }

@@ -7,7 +7,8 @@ namespace foxscope {
 enum class Recompute {
   none,    ///< nothing: all that matrix products and attention made is kept
   mlp,     ///< the MLP's two inputs to its product, by one matrix product; where autograd goes back all of a layer, but
-           ///< for the projection of a linear mixer in bfloat16
+           ///< for what KeptResults holds: sums of the residual stream, and of linear mixers the projection in the
+           ///< dtype of matrices, and what passes over the chunks of the delta rule or of decays a channel make
   layers,  ///< all of a layer, from x as it enters
 };
 

@@ -79,10 +79,8 @@ __global__ void weigh_rows(const __grid_constant__ StatisticsBatch batch) {
     strip.norm = maximum(strip.norm, __shfl_xor_sync(0xffffffffU, strip.norm, lanes));
     strip.weight = maximum(strip.weight, __shfl_xor_sync(0xffffffffU, strip.weight, lanes));
   }
-  const auto count = static_cast<Fixed>(__popc(__ballot_sync(0xffffffffU, counts)));
-  if (threadIdx.x % 32 != 0) return;
-  if (inside) p.strips[row / kWarpRows] = strip;
-  if (count > 0) atomicAdd(p.sums.sum + kRowsBeside, count);
+  p.sums.count_rows(row, counts);
+  if (threadIdx.x % 32 == 0 && inside) p.strips[row / kWarpRows] = strip;
 }
 
 __global__ void finish(const __grid_constant__ StatisticsBatch batch, AttentionSums* sums, double* mass,

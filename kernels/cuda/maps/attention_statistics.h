@@ -13,6 +13,10 @@ namespace foxscope::kernels::cuda {
 Status log_normalizer_without_gate(const MapHead& head, std::int64_t row_begin, std::int64_t row_end, float* rows,
                                    Stream stream);
 
+/// Rows up to which AttentionSums counts those that have mass beside key 0.
+inline constexpr std::int64_t kFewRows = 32;
+inline constexpr std::int64_t kManyRows = 256;
+
 /// Sums over all rows i and the keys j that they see. Every number is float64 and the same in every run; NaN where a
 /// part of it is not a finite number.
 struct AttentionSums {
@@ -20,6 +24,8 @@ struct AttentionSums {
   double on_first = 0;              ///< sum of A_i0
   double log_decay = 0;             ///< sum of A_ij (c_i - c_j), nats
   double rows_beside = 0;           ///< how many rows but row 0 have mass beside key 0
+  double few_rows_beside = 0;       ///< how many of the rows 1 to kFewRows do
+  double many_rows_beside = 0;      ///< how many of the rows 1 to kManyRows do
   double square_without_first = 0;  ///< sum over j > 0 of (A_ij / (1 - A_i0))^2
   double on_repeats = 0;            ///< sum of A_ij over 0 < j < i with token[j - 1] = token[i]
 };

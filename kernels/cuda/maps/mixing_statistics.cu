@@ -38,10 +38,8 @@ __global__ void weigh_strip_rows(const __grid_constant__ SpreadParameters p) {
     counts = row > 0 && !(size.beside <= 0);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) on_first += __shfl_xor_sync(0xffffffffU, on_first, lanes);
-  const auto count = static_cast<Fixed>(__popc(__ballot_sync(0xffffffffU, counts)));
-  if (threadIdx.x % 32 != 0) return;
-  p.sums.add(kOnFirst, on_first, kSumScale);
-  if (count > 0) atomicAdd(p.sums.sum + kRowsBeside, count);
+  p.sums.count_rows(row, counts);
+  if (threadIdx.x % 32 == 0) p.sums.add(kOnFirst, on_first, kSumScale);
 }
 
 /// Sums of one thread over some rows at one distance.

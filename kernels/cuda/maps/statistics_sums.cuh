@@ -15,7 +15,17 @@ constexpr double kSumScale = 1LL << 34;
 using Fixed = unsigned long long;
 
 /// Where a sum lies: these, then the masses of L distances with key 0, then those without.
-enum SumIndex : std::int64_t { kEntropy, kOnFirst, kLogDecay, kRowsBeside, kSquare, kOnRepeats, kMass };
+enum SumIndex : std::int64_t {
+  kEntropy,
+  kOnFirst,
+  kLogDecay,
+  kRowsBeside,
+  kFewRowsBeside,
+  kManyRowsBeside,
+  kSquare,
+  kOnRepeats,
+  kMass
+};
 
 /// The sums of a head of L positions.
 struct FixedSums {
@@ -32,6 +42,19 @@ struct FixedSums {
     }
   }
 
+  /// Counts the rows of a warp that have mass beside key 0. All lanes call it.
+  /// @param row     of this lane
+  /// @param counts  whether it has; of no lane beyond the rows
+  __device__ __forceinline__ void count_rows(std::int64_t row, bool counts) const {
+    const auto add_count = [&](std::int64_t index, bool mine) {
+      const auto count = static_cast<Fixed>(__popc(__ballot_sync(0xffffffffU, mine)));
+      if (threadIdx.x % 32 == 0 && count > 0) atomicAdd(sum + index, count);
+    };
+    add_count(kRowsBeside, counts);
+    add_count(kFewRowsBeside, counts && row <= kFewRows);
+    add_count(kManyRowsBeside, counts && row <= kManyRows);
+  }
+
   [[nodiscard]] __device__ __forceinline__ double value(std::int64_t index, double scale) const {
     return unknown[index] != 0 ? nan("") : static_cast<double>(static_cast<long long>(sum[index])) / scale;
   }
@@ -40,8 +63,9 @@ struct FixedSums {
   __device__ __forceinline__ void finish(int distance, int length, AttentionSums& sums, double* mass,
                                          double* mass_without_first) const {
     if (distance == 0) {
-      sums = {value(kEntropy, kSumScale), value(kOnFirst, kSumScale), value(kLogDecay, kSumScale),
-              value(kRowsBeside, 1),      value(kSquare, kSumScale),  value(kOnRepeats, kSumScale)};
+      sums = {value(kEntropy, kSumScale), value(kOnFirst, kSumScale),  value(kLogDecay, kSumScale),
+              value(kRowsBeside, 1),      value(kFewRowsBeside, 1),    value(kManyRowsBeside, 1),
+              value(kSquare, kSumScale),  value(kOnRepeats, kSumScale)};
     }
     if (distance >= length) return;
     mass[distance] = value(kMass + distance, mass_scale);

@@ -5,6 +5,7 @@ Neither torch nor a GPU is needed: torch is looked at only where a program has i
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,31 @@ def is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def library(value: Tensor) -> Any:
+    """The module whose functions take an array: torch or numpy."""
+    return torch_module() if is_torch(value) else np
+
+
+@contextlib.contextmanager
+def own_settings(value: Tensor) -> Iterator[None]:
+    """Where products of float32 on the device of an array stay products of float32, whatever autocast the model runs in, and
+    sums are made although they may not be the same to the last bit each time.
+    """
+    if not is_torch(value):
+        yield
+        return
+    torch = torch_module()
+    strict, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.autocast(value.device.type, enabled=False):
+        if strict:
+            torch.use_deterministic_algorithms(False)
+        try:
+            yield
+        finally:
+            if strict:
+                torch.use_deterministic_algorithms(True, warn_only=warns)
+
+
 def as_tensor(value: Tensor, name: str) -> Tensor:
     """A torch tensor detached from its graph, or a numpy array.
 
@@ -60,6 +86,10 @@ def as_tensor(value: Tensor, name: str) -> Tensor:
         raise FoxscopeError(f"{name} is no array of numbers ({error})") from error
     real = np.issubdtype(array.dtype, np.number) and not np.issubdtype(array.dtype, np.complexfloating)
     if not (real or array.dtype.name == "bfloat16"):
+        if array.dtype == object:
+            part = name.rsplit(maxsplit=1)[-1]
+            remedy = f": pass its {part}" if hasattr(value, part) else ""
+            raise FoxscopeError(f"{name} is no array of real numbers but {type(value).__name__}{remedy}")
         raise FoxscopeError(f"{name} is no array of real numbers but of {array.dtype}")
     return array
 
@@ -146,6 +176,14 @@ def beside(part: Tensor, other: Tensor) -> Tensor:
     if part.dtype.name == "bfloat16":  # torch takes no such array
         part = part.astype(np.float32)
     return torch_module().tensor(part, device=other.device)
+
+
+def group(part: Tensor, heads: int) -> Tensor:
+    """Each of [h, ...] for its H / h heads, [H, ...]."""
+    times = heads // int(part.shape[0])
+    if times == 1:
+        return part
+    return part.repeat_interleave(times, 0) if is_torch(part) else np.repeat(part, times, axis=0)
 
 
 def take_heads(value: Tensor, heads: list[int]) -> Tensor:

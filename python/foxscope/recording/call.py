@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -241,7 +241,8 @@ def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
     """Raises FoxscopeError for gates above 1, the first number that is not finite, and logits that float32 cannot hold.
 
     found   the readings of `measure_numbers`
-    The logit of any query and key is at most scale d max|q| max|k|. Where this is beyond float32, logits are made.
+    The logit of any query and key is at most scale d max|q| max|k|. Where this is beyond float32, logits are made. Numbers that
+    were not read are not looked at.
     """
     if call.log_decay is not None and not found["log_decay"][1] <= MOST_LOG_FORGET:
         _check_gates(call, call.log_decay, where)
@@ -249,9 +250,14 @@ def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
     size = {name: float(found[name]) for name in _FINITE if name in found}
     for name, largest in size.items():
         if not math.isfinite(largest):
-            look_for_not_finite(call, name, where)
+            unread = [part for part in _FINITE if part not in size and getattr(call, part) is not None]
+            look_for_not_finite(call, [*unread, name], where)
             raise _overwritten(where, name, "is not finite")
-    if call.mixer != "attention" or call.scale * call.d * size["q"] * size["k"] <= MOST_FLOAT32:
+    if (
+        call.mixer != "attention"
+        or not size.keys() >= {"q", "k"}
+        or call.scale * call.d * size["q"] * size["k"] <= MOST_FLOAT32
+    ):
         return
     for head in range(call.heads):
         q, k = (to_float64(part[head * part.shape[0] // call.heads]) for part in (call.q, call.k))
@@ -267,11 +273,12 @@ def check_numbers(call: Call, found: Mapping[str, Float64], where: str) -> None:
             )
 
 
-def look_for_not_finite(call: Call, name: str, where: str) -> None:
-    """Raises FoxscopeError naming the first number of a part that is not finite, if there is one."""
-    part = getattr(call, name)
-    for head in range(part.shape[0]):
-        raise_not_finite(part[head], head, f"{where}: {name}")
+def look_for_not_finite(call: Call, names: Iterable[str], where: str) -> None:
+    """Raises FoxscopeError naming the first number of some parts that is not finite, if there is one."""
+    for name in names:
+        part = getattr(call, name)
+        for head in range(part.shape[0]):
+            raise_not_finite(part[head], head, f"{where}: {name}")
 
 
 def _overwritten(where: str, name: str, what: str) -> FoxscopeError:

@@ -14,6 +14,12 @@ _ROWS = 48
 _FLOAT32 = 2.0**-23
 
 
+#: Why attention without a causal mask is left out.
+NOT_CAUSAL = "queries see keys behind them, and a run file holds causal attention alone (is_causal=True, or a mask)"
+#: What to do about attention that is seen but not understood.
+BY_HAND = "give it by hand (rec.attention, automatic=False)"
+
+
 class NotRecordable(Exception):
     """Why a call is no causal attention of a text that a run file can hold. It is left out and listed."""
 
@@ -78,28 +84,44 @@ def read_mask(mask: Any, sequence: int, queries: int, keys: int) -> MaskReading:
     return MaskReading(window, log_decay.float().to(mask.device))
 
 
+def read_hidden(score_mod: Any, sequence: int, heads: int, queries: int, device: Any) -> int:
+    """The window, 0 where there is none, of a score_mod that hides keys behind queries of a whole text by -infinity."""
+    torch = torch_module()
+    index, places = torch.tensor(_rows_of(queries), device=device), torch.arange(queries, device=device)
+    seen = _modified(score_mod, sequence, heads, 0.0, index[:, None], places[None]) > -1e30
+    if not bool((seen == seen[:1]).all()):
+        raise NotRecordable("heads have masks of their own")
+    return _read_window(seen[0], index.cpu())
+
+
+def _modified(score_mod: Any, sequence: int, heads: int, score: float, query: Any, key: Any) -> Any:
+    """What a score_mod makes of a score of every head at places that broadcast, [heads, ...] float64 of the CPU."""
+    torch = torch_module()
+    query, key = torch.broadcast_tensors(query, key)
+    scores = torch.full((heads, *query.shape), score, device=query.device)
+    batch = torch.tensor(sequence, device=query.device)
+    head = torch.arange(heads, device=query.device)[:, None, None]
+    return score_mod(scores, batch, head, query[None], key[None]).cpu().double()
+
+
 def read_score_mod(score_mod: Any, sequence: int, heads: int, queries: int, window: int, device: Any) -> Tensor | None:
     """Gates that a score_mod of flex_attention adds to logits of a whole text, [heads, queries]; None where it adds nothing.
 
     Raises NotRecordable where it does anything else than adding a sum of log gates.
     """
     torch = torch_module()
-    batch = torch.tensor(sequence, device=device)
-    head = torch.arange(heads, device=device)[:, None, None]
     index = torch.tensor(_rows_of(queries), device=device)
     places = torch.arange(queries, device=device)
 
     def added(score: float, query: Any, key: Any) -> Any:
-        query, key = torch.broadcast_tensors(query, key)
-        scores = torch.full((heads, *query.shape), score, device=device)
-        return score_mod(scores, batch, head, query[None], key[None]).cpu().double()
+        return _modified(score_mod, sequence, heads, score, query, key)
 
     bias = added(0.0, index[:, None], places[None])
     distance = index.cpu()[:, None] - places.cpu()[None]
     seen = ((distance >= 0) & ((distance < window) if window else True))[None]
     twice = torch.where(seen, added(2.0, index[:, None], places[None]) - bias - 2, 0.0)
     if float(twice.abs().max()) > 1e-3 + 4 * _FLOAT32 * float(torch.where(seen, bias, 0.0).abs().max()):
-        raise NotRecordable("its score_mod does not add to logits")
+        raise NotRecordable(f"its score_mod does not add to logits: {BY_HAND}")
     own = added(0.0, places[None], places[None])[:, 0]
     if not bool(torch.where(seen, bias, 0.0).any()):
         return None
@@ -120,7 +142,7 @@ def _gates(bias: Any, own: Any, log_decay: Any, seen: Any, index: Any, rounding:
     difference = float(torch.where(seen, bias - expected, 0.0).abs().max())
     size = rounding * max(float(bias.abs().max()), 1.0)
     if not difference <= 8 * size * len(sums[0]) ** 0.5:
-        raise NotRecordable("what is added to logits is no sum of log gates")
+        raise NotRecordable("what is added to logits is no sum of log gates, which a run file cannot hold")
     return torch.where((log_decay > 0) & (log_decay <= 2 * size), 0.0, log_decay)
 
 
@@ -130,7 +152,7 @@ def _masked_below(rows: Any) -> float:
     smallest = float(torch.finfo(rows.dtype).min)
     future = float(rows[0, 0, -1]) if rows.shape[1] > 1 else smallest
     if future > -1e3:
-        raise NotRecordable("queries see keys behind them")
+        raise NotRecordable(NOT_CAUSAL)
     return max(future, smallest) / 2
 
 
@@ -138,7 +160,7 @@ def _read_window(seen: Any, positions: Any) -> int:
     torch = torch_module()
     keys = torch.arange(seen.shape[1], device=seen.device)
     if bool((seen & (keys[None] > positions[:, None])).any()):
-        raise NotRecordable("queries see keys behind them")
+        raise NotRecordable(NOT_CAUSAL)
     counts = seen.sum(1)
     if _has_documents(seen, positions):
         raise NotRecordable(

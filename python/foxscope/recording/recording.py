@@ -653,9 +653,9 @@ class Recording:
                 f"were: run the model in the thread that opens the recording"
             )
         return (
-            f"{self._path}: no attention was seen: the model computes it itself, or a compiled graph (torch.jit, "
-            f"torch.export, CUDA graphs) hides the call: run the model that the graph was made of, or call "
-            f"rec.attention(layer, q, k, v, output=...) where it computes attention"
+            f"{self._path}: no attention was seen: the model ran outside of the block, computes attention itself, or a "
+            f"compiled graph (torch.jit, torch.export, CUDA graphs) hides the call: run it within the block, the model that "
+            f"the graph was made of, or call rec.attention(layer, q, k, v, output=...) where it computes attention"
         )
 
     def _length(self) -> int:
@@ -674,9 +674,16 @@ class Recording:
         if len(self._ids) not in (length, length + 1):
             raise FoxscopeError(
                 f"{self._path}: layers have {length} positions, and input_ids {len(self._ids)}: pass the ids of all "
-                f"positions (after a generation: rec.tokens(output_ids))"
+                f"positions (after a generation: rec.tokens(output_ids)){self._turned()}"
             )
         return length
+
+    def _turned(self) -> str:
+        """Words for axes that are likely in another order than rec.attention and rec.mixer take."""
+        assert self._ids is not None
+        if any("rec." in seen.call.source and seen.given["heads"] == len(self._ids) for seen in self._layers.values()):
+            return f", or, if {len(self._ids)} is positions and not heads, q, k and v with heads first, [H, L, d]"
+        return ""
 
     def _write_tokens(self, writer: RunWriter, length: int) -> None:
         assert self._ids is not None
@@ -701,7 +708,10 @@ class Recording:
             return
         loss = np.concatenate([_finite_losses(*read) for read in self._loss])
         if len(loss) < length:
-            raise FoxscopeError(f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all")
+            raise FoxscopeError(
+                f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all (generate returns those of the "
+                f"answer alone: leave rec.logits out, or record the whole text in one more pass)"
+            )
         writer.write("loss/per_token_loss", "float32", loss[:length].astype(np.float32))
         writer.attributes("loss", {"NX_class": "NXdata", "signal": "per_token_loss"})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .arrays import Tensor, torch_module
 from .call import Call
-from .masks import NotRecordable, read_block_mask, read_mask, read_score_mod
+from .masks import BY_HAND, NOT_CAUSAL, NotRecordable, read_block_mask, read_hidden, read_mask, read_score_mod
 
 Function = Callable[..., Any]
 #: (arguments by name, sequence, output of the function, words for it) -> the call.
@@ -141,7 +141,7 @@ def read_sdpa(arguments: Mapping[str, Any], sequence: int, output: Any, source: 
         reading = read_mask(mask, sequence, queries, keys)
         window, log_decay = reading.window, reading.log_decay
     elif queries > 1 and not causal:
-        raise NotRecordable("queries see keys behind them")
+        raise NotRecordable(NOT_CAUSAL)
     return _softmax_call(
         (q, k, v),
         output,
@@ -175,7 +175,7 @@ def read_interface(arguments: Mapping[str, Any], sequence: int, output: Any, sou
     elif mask is not None and mask.ndim == 2 and not bool((mask[min(sequence, len(mask) - 1)] != 0).all()):
         raise NotRecordable("the mask hides positions (padding): record a sequence without padding")
     elif queries > 1 and not causal:
-        raise NotRecordable("queries see keys behind them")
+        raise NotRecordable(NOT_CAUSAL)
     sliding = int(arguments.get("sliding_window") or 0)
     if window == 0 and (mask is None or mask.ndim != 4 or keys <= sliding):
         window = sliding  # a mask of few keys does not show its window, and flash_attention has no mask
@@ -203,13 +203,16 @@ def read_flex(arguments: Mapping[str, Any], sequence: int, output: Any, source: 
     q, k, mask, score_mod = (arguments.get(name) for name in ("query", "key", "block_mask", "score_mod"))
     _check_batch(q, sequence)
     heads, queries, keys = int(q.shape[1]), int(q.shape[2]), int(k.shape[2])  # type: ignore[union-attr]
-    if mask is None and queries > 1:
-        raise NotRecordable("queries see keys behind them")
-    window = 0 if mask is None else read_block_mask(mask, sequence, queries, keys, q.device).window  # type: ignore[union-attr]
-    log_decay = None
+    log_decay, window = None, 0
+    if score_mod is not None and keys != queries:
+        raise NotRecordable(f"a score_mod of a text that goes on: {BY_HAND}")
+    if mask is not None:
+        window = read_block_mask(mask, sequence, queries, keys, q.device).window  # type: ignore[union-attr]
+    elif queries > 1:
+        if score_mod is None:
+            raise NotRecordable(NOT_CAUSAL)
+        window = read_hidden(score_mod, sequence, heads, queries, q.device)  # type: ignore[union-attr]
     if score_mod is not None:
-        if keys != queries:
-            raise NotRecordable("a score_mod of a text that goes on")
         log_decay = read_score_mod(score_mod, sequence, heads, queries, window, q.device)  # type: ignore[union-attr]
     qkv = (q, k, arguments["value"])
     scale = arguments.get("scale")
@@ -236,7 +239,7 @@ def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source:
     _check_batch(q, sequence)
     left, right = (int(side) for side in arguments.get("window_size") or (-1, -1))
     if not arguments.get("causal", False) and right != 0 and q.shape[1] > 1:
-        raise NotRecordable("queries see keys behind them")
+        raise NotRecordable(NOT_CAUSAL)
     scale, slopes = arguments.get("softmax_scale"), arguments.get("alibi_slopes")
     log_decay = None
     if slopes is not None:

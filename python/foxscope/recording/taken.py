@@ -11,7 +11,7 @@ import numpy as np
 from .arrays import Float64, Tensor, is_torch
 from .call import PARTS, Call, check_numbers, look_for_not_finite, measure_numbers
 from .layers import Numbers, meta, written_parts
-from .operator_check import Comparison, has_last_rows, judge, measure
+from .operator_check import Comparison, has_last_rows, judge, measure, settled
 from .readings import Readings, to_host
 
 
@@ -39,10 +39,10 @@ class Taken:
 
     def examine(self) -> Comparison | None:
         """Waits for the readings. Raises FoxscopeError where a number or the operator is wrong."""
-        found: Mapping[str, Float64] = self.readings.take()
+        found: Mapping[str, Float64] = settled(self.readings.take())
         check_numbers(self.call, found, self.where)
-        if "last errors" in found and not np.isfinite(found["last errors"]).all():
-            look_for_not_finite(self.call, "v", self.where)
+        if any(not np.isfinite(found[name]).all() for name in ("last errors", "last spread") if name in found):
+            look_for_not_finite(self.call, ("k", "v"), self.where)
         return None if self.short is None else judge(self.call, self.short, found, self.where)
 
 
@@ -54,12 +54,27 @@ def take(layer: int, module: str, call: Call, numbers: Numbers, check: bool, bes
     """
     readings = Readings()
     short = measure(call, readings) if check else None
-    # The last rows hold all values: where they are finite, the values are.
-    measure_numbers(call, readings, ("v",) if short is not None and has_last_rows(call) else ())
+    measure_numbers(call, readings, _seen_elsewhere(call, numbers) if short is not None else ())
     last_key = _copy(call.k[:, -1]) if call.mixer == "attention" else None
     kept = _kept(call, numbers) if beside else call
     readings.send()  # the last work: where readings have come, the copies have too
     return Taken(layer, module, call, kept, last_key, readings, short)
+
+
+def _seen_elsewhere(call: Call, numbers: Numbers) -> set[str]:
+    """The parts of a call that is compared with its output of which other readings show a number that is not finite.
+
+    Of softmax attention the last rows hold all values, and the logits of all keys unless there is a window. A row of the output
+    holds its query, and that of a linear mixer all that its state was made of. The sizes of queries and keys are read where
+    these are written, as logits have to be numbers of float32.
+    """
+    if call.mixer != "attention":
+        return set() if "qk" in numbers.keep else {"q", "k", "v", "beta", "erase_read", "erase_write"}
+    if not has_last_rows(call):
+        return set()
+    if "qk" in numbers.keep:
+        return {"v"}
+    return {"q", "v"} if call.window > 0 else {"q", "k", "v"}
 
 
 def _copy(part: Tensor) -> Tensor:

@@ -38,9 +38,18 @@ class TokenTable:
 
 def read_ids(ids: Any, sequence: int, name: str = "input_ids") -> Ids:
     """Token ids of one sequence: torch, numpy or a list, [L] or [B, L]."""
-    if isinstance(ids, dict) or hasattr(ids, "input_ids"):
+    if hasattr(ids, "sequences"):  # what generate returns with return_dict_in_generate
+        ids = ids.sequences
+    elif isinstance(ids, dict) or hasattr(ids, "input_ids"):
+        if "input_ids" not in ids:
+            raise FoxscopeError(f"{name}: got {type(ids).__name__} without input_ids: pass the token ids of it")
         ids = ids["input_ids"]
-    array = ids.detach().cpu().numpy() if is_torch(ids) else np.asarray(ids)
+    if isinstance(ids, str):
+        raise FoxscopeError(f"{name}: got a text: pass the ids that the tokenizer makes of it, and it as text=")
+    try:
+        array = ids.detach().cpu().numpy() if is_torch(ids) else np.asarray(ids)
+    except ValueError as error:
+        raise FoxscopeError(f"{name}: expected [L] or [B, L], got lists of several lengths") from error
     if array.ndim == 2:
         if array.shape[0] <= sequence:
             raise FoxscopeError(f"{name}: a batch of {array.shape[0]} has no sequence {sequence}")

@@ -532,7 +532,7 @@ class Protocol(AgentTest):
         self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]+\n\Z")
         length = struct.unpack("<I", result.stdout[:4])[0]
         hello = json.loads(result.stdout[4:4 + length])
-        self.assertEqual(hello["foxscope_agent"], 3)
+        self.assertEqual(hello["foxscope_agent"], 4)
         self.assertEqual(len(result.stdout), 4 + length)
 
     def test_an_agent_in_a_terminal_says_what_it_is_for(self):

@@ -24,28 +24,51 @@ struct ProductToFloat : torch::autograd::Function<ProductToFloat> {
   }
 };
 
-/// sum + x W^T likewise.
+/// x W^T, which may have been kept.
+struct Product : torch::autograd::Function<Product> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& in, const at::Tensor& weight,
+                            KeptResults* kept) {
+    context->save_for_backward({in, weight});
+    return result_of(kept, KeptResults::Of::product, [&] { return at::mm(in, weight.t()); });
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    return {at::mm(gradients[0], saved[1]), at::mm(gradients[0].t(), saved[0]), at::Tensor()};
+  }
+};
+
+/// sum + x W^T in float32, which may have been kept.
 struct SumWithProduct : torch::autograd::Function<SumWithProduct> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& sum, const at::Tensor& in,
-                            const at::Tensor& weight) {
+                            const at::Tensor& weight, KeptResults* kept) {
     context->save_for_backward({in, weight});
-    at::Tensor out = at::empty_like(sum);
-    return at::addmm_out(out, sum, in, weight.t(), at::kFloat);
+    return result_of(kept, KeptResults::Of::sum, [&] {
+      if (in.scalar_type() == at::kFloat) return at::addmm(sum, in, weight.t());
+      at::Tensor out = at::empty_like(sum);
+      return at::addmm_out(out, sum, in, weight.t(), at::kFloat);
+    });
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
     const at::Tensor grad_out = gradients[0].to(saved[0].scalar_type());
-    return {gradients[0], at::mm(grad_out, saved[1]), at::mm(grad_out.t(), saved[0])};
+    return {gradients[0], at::mm(grad_out, saved[1]), at::mm(grad_out.t(), saved[0]), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) {
-  const bool at_once = in.is_cuda() && in.scalar_type() == at::kBFloat16;
-  return at_once ? SumWithProduct::apply(sum, in, weight) : sum + linear_to_float(in, weight);
+at::Tensor product(const at::Tensor& in, const at::Tensor& weight, KeptResults* kept) {
+  const bool plain = kept == nullptr && !at::GradMode::is_enabled();
+  return plain ? at::mm(in, weight.t()) : Product::apply(in, weight, kept);
+}
+
+at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight, KeptResults* kept) {
+  const bool at_once = in.is_cuda() ? in.scalar_type() == at::kBFloat16 : in.scalar_type() == at::kFloat;
+  return at_once ? SumWithProduct::apply(sum, in, weight, kept) : sum + linear_to_float(in, weight);
 }
 
 at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {

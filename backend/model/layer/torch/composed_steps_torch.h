@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/model/layer/torch/kept_results_torch.h"
+
 /// The position-wise steps of a layer as LibTorch's operations, on any device.
 namespace foxscope::composed_steps {
 
@@ -13,9 +15,14 @@ at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight);
 /// in W^T + bias, float32.  @param bias  undefined: none
 at::Tensor affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias);
 
+/// in W^T in the dtype of the operands.
+/// @param kept  may be null
+at::Tensor product(const at::Tensor& in, const at::Tensor& weight, KeptResults* kept);
+
 /// sum + in W^T, float32, in new memory.
-/// @param sum  [rows, columns] float32
-at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight);
+/// @param sum   [rows, columns] float32
+/// @param kept  may be null
+at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight, KeptResults* kept);
 
 /// Products of matrices [B, n, k] and [B, k, m] with float32 results, whatever the dtype of the operands.
 at::Tensor products_to_float(const at::Tensor& a, const at::Tensor& b);

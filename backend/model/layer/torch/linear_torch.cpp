@@ -92,19 +92,28 @@ bool TorchLinearSteps::project(int layer) {
 
 void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const at::Tensor& gates) {
   const TorchLayer& weights = pass_.weights(layer);
-  const at::Tensor projected = (rounds_projection(mixer_, weights, normed)
-                                    ? project_half(layer, normed)
-                                    : composed_steps::affine(normed, weights.projection, weights.projection_bias))
-                                   .view({pass_.batch(), pass_.length(), -1});
+  const at::Tensor columns = projected(weights, normed).view({pass_.batch(), pass_.length(), -1});
   operands_ = {};
   operands_.heads = mixer_.heads;
   operands_.delta_rule = mixer_.is_delta_rule();
-  // Autograd goes back through all parts of a split at once.
-  const std::int64_t convolved_size = projected.size(2) - columns_.convolved;
-  const std::vector<at::Tensor> halves = projected.split_with_sizes({columns_.convolved, convolved_size}, 2);
-  put_gate(layer, halves[0]);
+  const bool values_first = columns_.value < columns_.query;
+  std::vector<std::int64_t> sizes{mixer_.query_size(), mixer_.key_size(), mixer_.value_size()};
+  if (values_first) std::swap(sizes.front(), sizes.back());
+  // Autograd goes back through all parts of a split at once, by a copy: there is one split where nothing is between.
+  std::vector<at::Tensor> parts;
+  at::Tensor convolved;
   bool activated = false;
-  const at::Tensor convolved = convolve(layer, halves[1], activated);
+  if (mixer_.convolution == 0) {
+    sizes.insert(sizes.begin(), columns_.convolved);
+    parts = columns.split_with_sizes(sizes, 2);
+    put_gate(layer, parts.front());
+    parts.erase(parts.begin());
+  } else {
+    const std::int64_t convolved_size = columns.size(2) - columns_.convolved;
+    const std::vector<at::Tensor> halves = columns.split_with_sizes({columns_.convolved, convolved_size}, 2);
+    put_gate(layer, halves[0]);
+    convolved = convolve(layer, halves[1], activated);
+  }
   const auto activate = [&](const at::Tensor& x, LinearActivation activation) {
     return composed_activation(x, activated ? LinearActivation::none : activation);
   };
@@ -113,11 +122,7 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
         activate(convolved.slice(2, 0, mixer_.value_size()), mixer_.value_activation).to(at::kFloat);
     return mixer_.is_gated_recurrence() ? recur(layer, value) : select(layer, value);
   }
-  const bool values_first = columns_.value < columns_.query;
-  const std::vector<at::Tensor> parts = convolved.split_with_sizes(
-      values_first ? std::vector<std::int64_t>{mixer_.value_size(), mixer_.key_size(), mixer_.query_size()}
-                   : std::vector<std::int64_t>{mixer_.query_size(), mixer_.key_size(), mixer_.value_size()},
-      2);
+  if (convolved.defined()) parts = convolved.split_with_sizes(sizes, 2);
   at::Tensor key = activate(parts[1], mixer_.key_activation);
   put_decay(layer, gates.view({pass_.batch(), pass_.length(), -1}), key);
   at::Tensor query = activate(parts[values_first ? 2 : 0], mixer_.query_activation);
@@ -133,6 +138,14 @@ void TorchLinearSteps::project_rows(int layer, const at::Tensor& normed, const a
     operands_.erase_write = -operands_.key;
   }
   operands_.value = heads_first(activate(parts[values_first ? 0 : 2], mixer_.value_activation), mixer_.value_dim);
+}
+
+/// The columns before `precise`, [B n, ...]. They are kept in the dtype of matrices alone.
+at::Tensor TorchLinearSteps::projected(const TorchLayer& weights, const at::Tensor& normed) const {
+  const bool keeps = rounds_projection(mixer_, weights, normed) ||
+                     (!normed.is_cuda() && normed.scalar_type() == at::kFloat && !weights.projection_bias.defined());
+  return keeps ? composed_steps::product(normed, weights.projection, pass_.kept)
+               : composed_steps::affine(normed, weights.projection, weights.projection_bias);
 }
 
 /// z, where the output has a gate.
@@ -337,10 +350,6 @@ void TorchLinearSteps::change_decays(int layer) {
   log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(pass_.weights().place).contiguous();
 }
 
-at::Tensor TorchLinearSteps::project_half(int layer, const at::Tensor& normed) {
-  return at::mm(normed, pass_.weights(layer).projection.t());
-}
-
 void TorchLinearSteps::check_decays(int layer) {
   // The first bad index of [B, heads, n, ...], and the value there.
   const auto find = [&](const at::Tensor& values, const at::Tensor& bad) {
@@ -387,7 +396,7 @@ bool TorchLinearSteps::attend(int layer) {
 
 std::optional<at::Tensor> TorchLinearSteps::mix(at::Tensor& state) {
   const bool fused = fused_linear_takes(operands_, pass_.weights().matrix);
-  return fused ? fused_linear_mixing(operands_, state, pass_.job().stop)
+  return fused ? fused_linear_mixing(operands_, state, pass_.job().stop, pass_.kept)
                : composed_linear_mixing(operands_, state, pass_.job().stop);
 }
 

@@ -38,9 +38,6 @@ class TorchLinearSteps : public MixerSteps {
   /// states
   ///               are kept
   virtual std::optional<at::Tensor> mix(at::Tensor& state);
-  /// The projection in bfloat16, [B n, ...] of the columns before `precise`.
-  /// @param normed  as project_rows has it
-  virtual at::Tensor project_half(int layer, const at::Tensor& normed);
   /// A decay or a beta that is not a number would make everything after it so.  @throws Error
   virtual void check_decays(int layer);
   /// y + D v, normed and gated: what the last product reads, [B n, H d_v] float32, or bfloat16 where a kernel makes it
@@ -55,6 +52,7 @@ class TorchLinearSteps : public MixerSteps {
  private:
   void select(int layer, const at::Tensor& value);
   void recur(int layer, const at::Tensor& value);
+  [[nodiscard]] at::Tensor projected(const TorchLayer& weights, const at::Tensor& normed) const;
   void put_gate(int layer, const at::Tensor& columns);
   void put_decay(int layer, const at::Tensor& gates, at::Tensor& key);
   [[nodiscard]] at::Tensor constant_decay(int layer) const;

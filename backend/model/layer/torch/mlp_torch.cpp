@@ -37,6 +37,22 @@ at::Tensor mixed_with_previous(const TorchPass& pass, int layer, const at::Tenso
   return (own + (before - own) * pass.weights(layer).mlp_shift).view_as(normed);
 }
 
+/// What the MLP's last product reads, [rows, I] in the dtype of matrices.
+/// @param normed  norm(x) of the rows
+at::Tensor units_of(const TorchPass& pass, int layer, const at::Tensor& normed) {
+  const TorchLayer& weights = pass.weights(layer);
+  const at::ScalarType matrix = pass.weights().matrix;
+  const at::Tensor wide = composed_steps::affine(normed.to(matrix), weights.mlp_in, weights.mlp_in_bias);
+  return mlp_units(pass.config(), wide).to(matrix);
+}
+
+/// What the MLP reads, norm(x) of the rows.
+at::Tensor normed_rows(const TorchPass& pass, int layer, const at::Tensor& rows) {
+  const TorchLayer& weights = pass.weights(layer);
+  const at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
+  return weights.mlp_shift.defined() ? mixed_with_previous(pass, layer, normed) : normed;
+}
+
 }  // namespace
 
 at::Tensor previous_rows(const TorchPass& pass, int layer, std::int64_t which, const at::Tensor& rows) {
@@ -71,18 +87,15 @@ at::Tensor mlp_units(const ModelConfig& config, const at::Tensor& wide) {
 at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, const TakeChoice& take) {
   const ModelConfig& config = pass.config();
   const TorchLayer& weights = pass.weights(layer);
-  const at::ScalarType matrix = pass.weights().matrix;
   if (by_kernels(pass, layer, rows)) {
     const at::Tensor made =
         composed_steps::affine(product_by_kernels(pass, layer, rows), weights.mlp_out, weights.mlp_out_bias);
     return composed_steps::rms_norm(made, weights.mlp_post_norm, config.norm_epsilon);
   }
-  at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
-  if (weights.mlp_shift.defined()) normed = mixed_with_previous(pass, layer, normed);
+  const at::Tensor normed = normed_rows(pass, layer, rows);
   at::Tensor made;
   if (weights.mlp_in.defined()) {
-    const at::Tensor wide = composed_steps::affine(normed.to(matrix), weights.mlp_in, weights.mlp_in_bias);
-    made = composed_steps::affine(mlp_units(config, wide).to(matrix), weights.mlp_out, weights.mlp_out_bias);
+    made = composed_steps::affine(units_of(pass, layer, normed), weights.mlp_out, weights.mlp_out_bias);
   }
   if (config.mixture_at(layer) != nullptr) {
     if (weights.shared_gate.defined()) made = made * at::sigmoid(at::matmul(normed, weights.shared_gate.t()));
@@ -94,11 +107,12 @@ at::Tensor mlp_output(const TorchPass& pass, int layer, const at::Tensor& rows, 
 
 void add_whole_mlp(TorchPass& pass, int layer, const TakeChoice& take) {
   const TorchLayer& weights = pass.weights(layer);
-  if (by_kernels(pass, layer, pass.residual) && !weights.mlp_post_norm.defined()) {
-    pass.add_affine(product_by_kernels(pass, layer, pass.residual), weights.mlp_out, weights.mlp_out_bias);
-  } else {
-    pass.add(mlp_output(pass, layer, pass.residual, take));
-  }
+  const bool alone = pass.config().mixture_at(layer) == nullptr && weights.mlp_in.defined();
+  if (!alone || weights.mlp_post_norm.defined()) return pass.add(mlp_output(pass, layer, pass.residual, take));
+  pass.add_affine(by_kernels(pass, layer, pass.residual)
+                      ? product_by_kernels(pass, layer, pass.residual)
+                      : units_of(pass, layer, normed_rows(pass, layer, pass.residual)),
+                  weights.mlp_out, weights.mlp_out_bias);
 }
 
 void add_mlp(TorchPass& pass, int layer) {

@@ -104,7 +104,7 @@ void TorchPass::add(const at::Tensor& made) {
 
 void TorchPass::add_affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias) {
   if (sums_apart_ && !replaces_ && config().residual_factor == 1 && !bias.defined()) {
-    residual = composed_steps::add_product(residual, in, weight);
+    residual = composed_steps::add_product(residual, in, weight, kept);
   } else {
     add(composed_steps::affine(in, weight, bias));
   }

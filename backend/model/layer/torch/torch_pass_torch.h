@@ -9,6 +9,7 @@
 
 #include "backend/base/index.h"
 #include "backend/model/layer/forward_pass.h"
+#include "backend/model/layer/torch/kept_results_torch.h"
 #include "backend/model/layer/torch/layer_downloads_torch.h"
 #include "backend/model/layer/torch/torch_state_torch.h"
 #include "backend/model/weights/torch_weights_torch.h"
@@ -82,10 +83,11 @@ class TorchPass : public ForwardPass {
   void replace_residual(bool replaces) { replaces_ = replaces; }
   [[nodiscard]] bool replaces_residual() const { return replaces_; }
 
-  at::Tensor residual;  ///< [B n, D] float32 x
-  at::Tensor entered;   ///< [B n, D] what the mixer of a layer reads that reads with the one before it
-  at::Tensor embedded;  ///< [B n, D] the embedding, where layers beside the stream read it
-  at::Tensor blocks;    ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
+  at::Tensor residual;          ///< [B n, D] float32 x
+  at::Tensor entered;           ///< [B n, D] what the mixer of a layer reads that reads with the one before it
+  at::Tensor embedded;          ///< [B n, D] the embedding, where layers beside the stream read it
+  at::Tensor blocks;            ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
+  KeptResults* kept = nullptr;  ///< of the layer at hand; null: its results are not kept
 
  private:
   const TorchWeights& weights_;

@@ -48,6 +48,7 @@ struct ChannelTensors {
   at::Tensor query_decayed, key_decayed;  ///< [B, H, N, T, d] bfloat16
   at::Tensor kept;                        ///< [B, H, N, d]
   at::Tensor before;                      ///< [B, H, N, d, d_v] bfloat16
+  at::Tensor output;                      ///< [B, H, N, T, d_v] bfloat16, y
 };
 
 ChannelTensors make_chunks(const ChannelOperands& operands, at::Tensor& state) {
@@ -67,19 +68,30 @@ ChannelTensors make_chunks(const ChannelOperands& operands, at::Tensor& state) {
   call.kept = made.kept.mutable_data_ptr<float>();
   require_step(gpu::channel_chunks(call, current_stream(key.device())));
   made.before = fused_states_before(at::matmul(made.key_decayed.transpose(3, 4), operands.value), made.kept, state);
+  made.output = mixed(made.scores, operands.value, made.query_decayed, made.before);
   return made;
+}
+
+/// The same, of which all may have been kept.
+ChannelTensors mix_chunks(const ChannelOperands& operands, at::Tensor& state, KeptResults* kept) {
+  const std::vector<at::Tensor> all = results_of(kept, KeptResults::Of::mixing, [&] {
+    const ChannelTensors made = make_chunks(operands, state);
+    return std::vector<at::Tensor>{made.scores, made.query_decayed, made.key_decayed,
+                                   made.kept,   made.before,        made.output};
+  });
+  return {all[0], all[1], all[2], all[3], all[4], all[5]};
 }
 
 /// y = M V + (exp(c) Q) S of chunks, whose states go on by (exp(c_T - c) K)^T V.
 struct ChannelMixing : torch::autograd::Function<ChannelMixing> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value, const at::Tensor& log_decay) {
+                            const at::Tensor& value, const at::Tensor& log_decay, KeptResults* kept) {
     const ChannelOperands operands = readable_operands(query, key, value, log_decay);
     at::Tensor state;
-    const ChannelTensors made = make_chunks(operands, state);
+    const ChannelTensors made = mix_chunks(operands, state, kept);
     context->save_for_backward({operands.query, operands.key, operands.log_decay, operands.value, made.scores,
                                 made.query_decayed, made.key_decayed, made.kept, made.before});
-    return mixed(made.scores, operands.value, made.query_decayed, made.before);
+    return made.output;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -110,19 +122,18 @@ struct ChannelMixing : torch::autograd::Function<ChannelMixing> {
     call.key_gradient = grad_key.mutable_data_ptr<float>();
     call.log_decay_gradient = grad_log_decay.mutable_data_ptr<double>();
     require_step(gpu::channel_chunks_gradient(call, current_stream(before.device())));
-    return {grad_query, grad_key, floats_of_chunks(grad_value, operands.key.size(2)), grad_log_decay};
+    return {grad_query, grad_key, floats_of_chunks(grad_value, operands.key.size(2)), grad_log_decay, at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor fused_by_channel(const LinearOperands& operands, at::Tensor& state) {
+at::Tensor fused_by_channel(const LinearOperands& operands, at::Tensor& state, KeptResults* kept) {
   if (at::GradMode::is_enabled()) {
-    return ChannelMixing::apply(operands.query, operands.key, operands.value, operands.log_decay);
+    return ChannelMixing::apply(operands.query, operands.key, operands.value, operands.log_decay, kept);
   }
-  const ChannelOperands read = readable_operands(operands.query, operands.key, operands.value, operands.log_decay);
-  const ChannelTensors made = make_chunks(read, state);
-  return mixed(made.scores, read.value, made.query_decayed, made.before);
+  return mix_chunks(readable_operands(operands.query, operands.key, operands.value, operands.log_decay), state, kept)
+      .output;
 }
 
 }  // namespace foxscope

@@ -56,11 +56,10 @@ struct DeltaTensors {
   at::Tensor inverse;                             ///< [B, H, N, 2, T, T] bfloat16, where gradients are wanted
   at::Tensor cumulative;                          ///< [B, H, N, T], likewise
   at::Tensor triangle;                            ///< [B, H, N, T, T] bfloat16, likewise, A
-
-  [[nodiscard]] at::Tensor output() const { return mixed(scores, updates, query_decayed, before); }
 };
 
-DeltaTensors make_chunks(const DeltaOperands& operands, bool with_gradients, at::Tensor& state) {
+/// Makes the chunks' matrices; `updates` is U.
+DeltaTensors make_chunks(const DeltaOperands& operands, bool with_gradients) {
   DeltaTensors made;
   made.scores = operands.empty({kChunk, kChunk});
   made.query_decayed = operands.empty({kChunk, operands.rows()});
@@ -94,8 +93,12 @@ DeltaTensors make_chunks(const DeltaOperands& operands, bool with_gradients, at:
     made.triangle = operands.empty({kChunk, kChunk});
     call.triangle = made.triangle.mutable_data_ptr();
   }
-  const gpu::Stream stream = current_stream(operands.key.device());
-  require_step(gpu::delta_chunks(call, stream));
+  require_step(gpu::delta_chunks(call, current_stream(operands.key.device())));
+  return made;
+}
+
+/// Passes over the chunks: V' takes the place of U, and `before` is made.
+void pass_states(const DeltaOperands& operands, DeltaTensors& made, at::Tensor& state) {
   made.before = operands.empty({operands.rows(), operands.columns()});
   const at::Tensor first = dense(state);
   gpu::DeltaStates pass;
@@ -113,8 +116,25 @@ DeltaTensors make_chunks(const DeltaOperands& operands, bool with_gradients, at:
   state =
       at::empty({operands.batch(), operands.heads(), operands.rows(), operands.columns()}, floats_like(operands.key));
   pass.last = state.mutable_data_ptr<float>();
-  require_step(gpu::delta_states(pass, stream));
-  return made;
+  require_step(gpu::delta_states(pass, current_stream(operands.key.device())));
+}
+
+struct DeltaMixed {
+  DeltaTensors tensors;
+  at::Tensor mixed;  ///< [B, H, N, T, d_v] bfloat16, y
+};
+
+/// @param kept  takes up what the pass over the chunks makes, and y
+DeltaMixed mix_chunks(const DeltaOperands& operands, bool with_gradients, at::Tensor& state, KeptResults* kept) {
+  DeltaTensors made = make_chunks(operands, with_gradients);
+  const std::vector<at::Tensor> passed = results_of(kept, KeptResults::Of::mixing, [&] {
+    pass_states(operands, made, state);
+    return std::vector<at::Tensor>{made.updates, made.before,
+                                   mixed(made.scores, made.updates, made.query_decayed, made.before)};
+  });
+  made.updates = passed[0];
+  made.before = passed[1];
+  return {made, passed[2]};
 }
 
 /// dV' and dS behind each chunk.
@@ -165,15 +185,15 @@ at::Tensor queries_and_keys(const DeltaOperands& operands) {
 struct DeltaMixing : torch::autograd::Function<DeltaMixing> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value, const std::optional<at::Tensor>& log_decay,
-                            const std::optional<at::Tensor>& beta) {
+                            const std::optional<at::Tensor>& beta, KeptResults* kept) {
     const DeltaOperands operands =
         readable_operands(query, key, value, log_decay.value_or(at::Tensor()), beta.value_or(at::Tensor()));
     at::Tensor state;
-    const DeltaTensors made = make_chunks(operands, /*with_gradients=*/true, state);
+    const auto [made, y] = mix_chunks(operands, /*with_gradients=*/true, state, kept);
     context->save_for_backward({operands.query, operands.key, operands.value, operands.log_decay, operands.beta,
                                 made.scores, made.query_decayed, made.key_decayed, made.erased, made.updates, made.kept,
                                 made.before, made.inverse, made.cumulative, made.triangle});
-    return made.output();
+    return y;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -271,21 +291,21 @@ struct DeltaMixing : torch::autograd::Function<DeltaMixing> {
       grad_query = grad_query.unflatten(1, {groups, heads / groups}).sum(2);
       grad_key = grad_key.unflatten(1, {groups, heads / groups}).sum(2);
     }
-    return {grad_query, grad_key, grad_value, grad_log_decay, grad_beta};
+    return {grad_query, grad_key, grad_value, grad_log_decay, grad_beta, at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor fused_by_delta_rule(const LinearOperands& operands, at::Tensor& state) {
+at::Tensor fused_by_delta_rule(const LinearOperands& operands, at::Tensor& state, KeptResults* kept) {
   if (at::GradMode::is_enabled()) {
     const auto maybe = [](const at::Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
     return DeltaMixing::apply(operands.query, operands.key, operands.value, maybe(operands.log_decay),
-                              maybe(operands.beta));
+                              maybe(operands.beta), kept);
   }
-  return make_chunks(readable_operands(operands.query, operands.key, operands.value, operands.log_decay, operands.beta),
-                     /*with_gradients=*/false, state)
-      .output();
+  return mix_chunks(readable_operands(operands.query, operands.key, operands.value, operands.log_decay, operands.beta),
+                    /*with_gradients=*/false, state, kept)
+      .mixed;
 }
 
 }  // namespace foxscope

@@ -429,10 +429,15 @@ at::Tensor fused_by_head(const LinearOperands& operands, at::Tensor& state) {
   return mixed(scores, value, query, before);
 }
 
+/// Positions of [B, heads, n, ...]. All of them are x itself: autograd goes back through a slice by zeros and a copy.
+at::Tensor positions_of(const at::Tensor& x, std::int64_t begin, std::int64_t end) {
+  return begin == 0 && end == x.size(2) ? x : x.slice(2, begin, end);
+}
+
 LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::int64_t end) {
   LinearOperands part = operands;
   for (at::Tensor* x : {&part.query, &part.key, &part.value, &part.log_decay, &part.beta}) {
-    if (x->defined()) *x = x->slice(2, begin, end);
+    if (x->defined()) *x = positions_of(*x, begin, end);
   }
   return part;
 }
@@ -456,20 +461,20 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
 }
 
 std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at::Tensor& state,
-                                              const std::stop_token& stop) {
+                                              const std::stop_token& stop, KeptResults* kept) {
   const std::int64_t length = operands.key.size(2);
   const bool by_channel = operands.decays_by_channel();
-  const bool whole = at::GradMode::is_enabled() || length <= kFusedSpan;
+  const bool whole = at::GradMode::is_enabled() || kept != nullptr || length <= kFusedSpan;
   const std::int64_t span = whole ? length : kFusedSpan;
   at::Tensor output;
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
     const LinearOperands part = slice(operands, begin, end);
-    const at::Tensor y = operands.delta_rule ? fused_by_delta_rule(part, state)
-                         : by_channel        ? fused_by_channel(part, state)
+    const at::Tensor y = operands.delta_rule ? fused_by_delta_rule(part, state, kept)
+                         : by_channel        ? fused_by_channel(part, state, kept)
                                              : fused_by_head(part, state);
-    const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
+    const at::Tensor of_span = positions_of(y.flatten(2, 3), 0, end - begin);
     if (whole) return of_span;
     if (!output.defined()) {
       // The result lies in the order of its spans.

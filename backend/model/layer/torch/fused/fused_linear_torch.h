@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "backend/model/layer/torch/composed_linear_torch.h"
+#include "backend/model/layer/torch/kept_results_torch.h"
 
 namespace foxscope {
 
@@ -18,9 +19,11 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix);
 /// composed_linear_mixing on a GPU: products of bfloat16 with what stands between them fused (kernels/cuda), decays
 /// from sums in float64 within chunks of 64, sums between chunks in float32. Differentiable by all operands, from no
 /// state before the first position; then the state is left undefined where channels decay and of the delta rule.
+/// @param kept  may be null; of a decay a channel it keeps the chunks' matrices, of the delta rule what its pass over
+///              the chunks makes, of either the states before them and y
 /// @returns y as composed_linear_mixing, in bfloat16
 /// @pre fused_linear_takes
 std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at::Tensor& state,
-                                              const std::stop_token& stop);
+                                              const std::stop_token& stop, KeptResults* kept = nullptr);
 
 }  // namespace foxscope
