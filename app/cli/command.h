@@ -52,7 +52,8 @@ struct PathArgument {
 /// The result of parsing the command line.
 struct ParsedCommand {
   Action action;
-  std::string command;  ///< "run"; of a group its first word, "eval"
+  std::vector<std::string> words;  ///< of the command line behind the program's name, the command first
+  std::string command;             ///< "run"; of a group its first word, "eval"
   std::vector<PathArgument> paths;
   bool force = false;  ///< --force was given
   Verbosity verbosity = Verbosity::normal;

@@ -22,6 +22,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/base/distributed_config.h"
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/text/file_bytes.h"
 
@@ -38,6 +39,21 @@ namespace {
 
 /// Commands whose run files and evaluations are read from afar.
 constexpr std::array kReadFromAfar = {"info", "map", "heads", "compare", "figure", "page", "open"};
+
+/// Commands that would end with a connection, and must not.
+constexpr std::array kOnOwnFiles = {"train", "serve"};
+
+/// @throws UsageError for a command of kOnOwnFiles
+[[noreturn]] void refuse(const std::string& command, const std::string& url, const agent::RemoteHost& host) {
+  if (command == "serve") {
+    throw UsageError(
+        fmt::format("{}: serve answers where its model is: log in to {} and start it there", url, host.words()));
+  }
+  throw UsageError(
+      fmt::format("{0}: a training works on files of its own machine, and outlives connections: log in to "
+                  "{1} and start it there; foxscope ssh://{1}/OUT shows it here",
+                  url, host.words()));
+}
 
 /// "ssh://..." of [NAME=]ssh://...; empty for what is here.
 std::string urlIn(const std::string& value) {
@@ -57,10 +73,26 @@ agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
+/// Removes a file that was left there. Where that cannot be, it stays: what was wanted is done.
+void forgetThere(const agent::RemotePath& made, const Job& job) {
+  try {
+    agent::forget_run(made, job);
+  } catch (const Error& error) {
+    log_line(LogCategory::file, [&] { return fmt::format("{}: was not removed: {}", made.url(), error.what()); });
+  }
+}
+
+/// A line about a file that is on another machine, and could not be brought here.
+std::string keptThere(std::string_view why, const agent::RemotePath& made) {
+  return fmt::format("{}; what was made is kept in {}: copy it from there", why, made.url());
+}
+
 /// Moves what a command has made there to the folder that keeps runs until they are saved; where that cannot be, it
 /// stays in its temporary folder.
-/// @param why  it cannot be here
-[[noreturn]] void keepThere(const agent::RemotePath& made, const std::string& here, const Error& why, const Job& job) {
+/// @param stays  it was left there
+/// @param why    it cannot be here
+[[noreturn]] void keepThere(const agent::RemotePath& made, bool stays, const std::string& here, const Error& why,
+                            const Job& job) {
   const std::filesystem::path name = std::filesystem::path(here).filename();
   std::optional<agent::RemotePath> kept;
   try {
@@ -70,18 +102,12 @@ std::string nameOf(const std::string& path) { return std::filesystem::path(path)
     kept.reset();
   }
   if (kept) {
+    forgetThere(made, job);
     throw Error(
         fmt::format("{}; what was made is kept in {} until nobody has read it for seven days: copy it from there",
                     why.what(), kept->url()));
   }
-  bool stays = false;
-  try {
-    stays = agent::leave_there(made, job);
-  } catch (const Error&) {
-    stays = false;
-  }
-  if (!stays) throw Error(why.what());
-  throw Error(fmt::format("{}; what was made is kept in {}: copy it from there", why.what(), made.url()));
+  throw Error(stays ? keptThere(why.what(), made) : why.what());
 }
 
 /// Sends a file to where a command runs. An error there is said of the temporary folder that has no room for it.
@@ -145,13 +171,13 @@ bool reads(const std::string& command) { return std::ranges::find(kReadFromAfar,
 
 }  // namespace
 
-RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCommand& parsed)
-    : m_arguments(std::move(arguments)), m_parsed(parsed) {
+RemoteCommand::RemoteCommand(const ParsedCommand& parsed) : m_words(parsed.words), m_parsed(parsed) {
   agent::RemoteHost host;
   for (const PathArgument& argument : parsed.paths) {
     const std::string url = urlIn(argument.value);
     if (url.empty()) continue;
     const agent::RemotePath path = agent::parse_remote_path(url);
+    if (std::ranges::find(kOnOwnFiles, parsed.command) != kOnOwnFiles.end()) refuse(parsed.command, url, path.host);
     m_needed = m_needed || argument.output || !reads(parsed.command);
     if (!argument.model) continue;
     if (!m_place.empty() && path.host != host) {
@@ -203,8 +229,8 @@ int RemoteCommand::run(const CommandContext& context, const std::function<int(co
 
 /// Puts another path in the place of one: where it is a word, or stands behind an option's name.
 void RemoteCommand::replace(const std::string& path, const std::string& with) {
-  for (std::size_t n = 1; n < m_arguments.size(); ++n) {
-    std::string& word = m_arguments[n];
+  for (std::size_t n = 1; n < m_words.size(); ++n) {
+    std::string& word = m_words[n];
     if (word == path) {
       word = with;
     } else if (word.starts_with('-') && word.ends_with(path)) {
@@ -247,7 +273,7 @@ int RemoteCommand::runHere(const CommandContext& context,
     context.console.endProgress();
     replace(argument.value, copy.string());
   }
-  if (outputs.empty()) return run(m_arguments);
+  if (outputs.empty()) return run(m_words);
   // That a file is written there is not true before it is sent.
   const HeldOutput held;
   const int code = runForSending(outputs, run);
@@ -262,7 +288,7 @@ int RemoteCommand::runHere(const CommandContext& context,
 int RemoteCommand::runForSending(const std::vector<SentOutput>& outputs,
                                  const std::function<int(const std::vector<std::string>&)>& run) {
   try {
-    return run(m_arguments);
+    return run(m_words);
   } catch (const agent::AskingStopped&) {
     throw;
   } catch (const UsageError&) {
@@ -350,7 +376,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
                                           : argument.value);
     replace(argument.value, there.path);
   }
-  agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
+  agent::put(request, "arguments", m_words);
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
       const std::string note = notes.in_place(agent::take<std::string>(message, "note"));
@@ -369,17 +395,35 @@ int RemoteCommand::runThere(const CommandContext& context) {
   const int code = agent::take<int>(*answer, "answer");
   if (code != kDone) return code;
   for (const auto& [there, here] : outputs) {
-    try {
-      if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return kInterrupted;
-    } catch (const agent::ConnectionLost&) {
-      throw;
-    } catch (const Error& error) {
-      context.console.endProgress();
-      keepThere(there, here, error, context.job());
-    }
-    context.console.endProgress();
+    if (!fetchOutput(there, here, context)) return kInterrupted;
   }
   return code;
+}
+
+/// @returns false if the job was stopped
+bool RemoteCommand::fetchOutput(const agent::RemotePath& there, const std::string& here,
+                                const CommandContext& context) {
+  // From here on it does not go with the connection, or with this process.
+  const bool stays = [&] {
+    const agent::AskingFor nobody{{}};  // whether it stays is said: this is not stopped half-way
+    return agent::leave_there(there, {});
+  }();
+  if (stays) context.interrupt.say(keptThere("interrupted while it was fetched", there));
+  try {
+    if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return false;
+  } catch (const agent::AskingStopped&) {
+    throw;
+  } catch (const agent::ConnectionLost& error) {
+    if (!stays) throw;
+    throw Error(keptThere(error.what(), there));
+  } catch (const Error& error) {
+    context.console.endProgress();
+    keepThere(there, stays, here, error, context.job());
+  }
+  context.console.endProgress();
+  context.interrupt.say(std::string(kInterruptedMessage));
+  if (stays) forgetThere(there, context.job());
+  return true;
 }
 
 }  // namespace foxscope::cli

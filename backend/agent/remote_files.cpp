@@ -137,6 +137,10 @@ void forget_run(const RemotePath& run, const Job& job) {
   answer_to<bool>(request_about("forget", run), run.host, job, Again::never);
 }
 
+std::optional<std::string> weights_of(const RemotePath& folder, const Job& job) {
+  return answer_to<std::string>(request_about("weights", folder), folder.host, job);
+}
+
 bool leave_there(const RemotePath& file, const Job& job) {
   return answer_to<bool>(request_about("leave", file), file.host, job, Again::never).value_or(false);
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -46,6 +47,14 @@ void remove_unused(const std::filesystem::path& folder) {
   }
 }
 
+constexpr std::string_view kBeginning = "foxscope-";
+
+std::filesystem::path place_of_folders() {
+  std::error_code failed;
+  const std::filesystem::path place = std::filesystem::temp_directory_path(failed);
+  return failed ? std::filesystem::path("/tmp") : place;
+}
+
 struct Folders {
   std::mutex mutex;
   std::vector<std::filesystem::path> paths;
@@ -59,9 +68,7 @@ Folders& folders() {
 }  // namespace
 
 std::filesystem::path make_temporary_folder() {
-  std::error_code failed;
-  const std::filesystem::path place = std::filesystem::temp_directory_path(failed);
-  std::string folder = ((failed ? std::filesystem::path("/tmp") : place) / "foxscope-XXXXXX").string();
+  std::string folder = (place_of_folders() / fmt::format("{}XXXXXX", kBeginning)).string();
   const std::lock_guard lock(folders().mutex);
   if (mkdtemp(folder.data()) == nullptr) {
     throw Error(fmt::format("{}: cannot write there ({}): set TMPDIR to a folder that you may write to", folder,
@@ -73,6 +80,10 @@ std::filesystem::path make_temporary_folder() {
 bool leave_temporary_folder(const std::filesystem::path& folder) {
   const std::lock_guard lock(folders().mutex);
   return std::erase(folders().paths, folder) > 0;
+}
+
+bool is_temporary_folder(const std::filesystem::path& folder) {
+  return folder.parent_path() == place_of_folders() && folder.filename().native().starts_with(kBeginning);
 }
 
 void remove_temporary_folders() {

@@ -12,6 +12,9 @@ std::filesystem::path make_temporary_folder();
 /// Leaves one of these folders where it is, for good. @returns whether it was one
 bool leave_temporary_folder(const std::filesystem::path& folder);
 
+/// Whether a folder is such a one by its place and name, also if an earlier process made it.
+bool is_temporary_folder(const std::filesystem::path& folder);
+
 /// Removes these folders, all that are left; from any thread, also where a signal ends the process.
 void remove_temporary_folders();
 

@@ -42,11 +42,8 @@ std::string wholePath(const agent::RemotePath& place) {
 }
 
 /// What the program there says of a checkpoint. @returns nothing if the job was stopped
-std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job,
-                                          const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"info", "--json", wholePath(place)};
-  words.insert(words.end(), more.begin(), more.end());
-  const auto info = agent::run_command(place.host, words, "", job);
+std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job) {
+  const auto info = agent::run_command(place.host, {"info", "--json", wholePath(place)}, "", job);
   if (!info) return std::nullopt;
   return QJsonDocument::fromJson(QByteArray::fromStdString(info->output)).object();
 }
@@ -112,9 +109,7 @@ std::optional<MadeThere> runThere(const ModelInput& model, const RunSettings& se
 }
 
 std::optional<std::string> weightsThere(const QString& url, const Job& job) {
-  const auto described = describedThere(agent::parse_remote_path(url.toStdString()), job, {"--checksum"});
-  if (!described) return std::nullopt;
-  return (*described)["weights_sha256"].toString().toStdString();
+  return agent::weights_of(agent::parse_remote_path(url.toStdString()), job);
 }
 
 std::optional<ModelThere> modelThere(const QString& url, bool training, const Job& job) {
