@@ -343,10 +343,13 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
   }
   for (const CLI::Option* option : command->get_options()) {
     if (option->check_lname("force")) parsed.force = option->count() > 0;
+  }
+  for (const CLI::Option* option : command->get_options()) {
     if (!takesPath(*option)) continue;
-    const bool output = option->check_lname("output");
+    const bool picture = option->check_lname("screenshot");  // overwrites what is there
+    const bool output = picture || option->check_lname("output") || option->check_lname("write-spec");
     for (const std::string& value : option->results())
-      parsed.paths.push_back({value, output, option->check_lname("model")});
+      parsed.paths.push_back({value, output, option->check_lname("model"), picture || parsed.force});
   }
 }
 

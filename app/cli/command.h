@@ -47,6 +47,7 @@ struct PathArgument {
   std::string value;    ///< as it was typed, of a model with NAME=
   bool output = false;  ///< it is written
   bool model = false;   ///< it is a model that runs
+  bool force = false;   ///< of an output: a file that is there is overwritten
 };
 
 /// The result of parsing the command line.

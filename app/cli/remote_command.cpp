@@ -33,6 +33,7 @@ struct SentOutput {
   std::filesystem::path here;
   agent::RemotePath there;
   std::string folder;  ///< what it lies in, for people
+  bool force = false;  ///< a file there is overwritten
 };
 
 namespace {
@@ -134,11 +135,12 @@ SentOutput placeHere(const std::string& url, bool evaluation, bool force) {
   const agent::RemotePath there = agent::parse_remote_path(url);
   const std::string name = nameOf(there.path);
   if (!evaluation) {
-    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR"};
+    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR", force};
   }
   constexpr std::size_t kLetters = 16;
   const std::filesystem::path folder = agent::make_cache_folder("outputs") / sha256(there.url()).substr(0, kLetters);
-  const SentOutput output{folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string())};
+  const SentOutput output{folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string()),
+                          force};
   std::error_code failed;
   std::filesystem::create_directory(folder, failed);
   if (!force && std::filesystem::exists(output.here, failed)) {
@@ -245,10 +247,10 @@ int RemoteCommand::runHere(const CommandContext& context,
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
     if (url.empty() || !argument.output) continue;
-    if (!agent::require_writable_there(agent::parse_remote_path(url), m_parsed.force, context.job())) {
+    if (!agent::require_writable_there(agent::parse_remote_path(url), argument.force, context.job())) {
       return kInterrupted;
     }
-    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed.command == "eval", m_parsed.force));
+    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed.command == "eval", argument.force));
     const std::string here = output.here.string();
     agent::show_copy_as(here, url);
     agent::show_copy_as(here + ".partial", here + ".partial");  // is here only
@@ -259,10 +261,10 @@ int RemoteCommand::runHere(const CommandContext& context,
     if (url.empty() || argument.output || reads(m_parsed.command)) continue;
     const agent::FileFacts facts = agent::file_facts(url);
     if (facts.kind == "folder") {
-      throw UsageError(
-          fmt::format("{}: is a folder, and only files are copied from another machine: name a model there "
-                      "too, so that the command runs there, or copy the folder to this machine",
-                      url));
+      const bool runs = std::ranges::any_of(m_parsed.paths, &PathArgument::model);
+      throw UsageError(fmt::format(
+          "{}: is a folder, and only files are copied from another machine: {}copy the folder to this machine", url,
+          runs ? "name a model there too, so that the command runs there, or " : ""));
     }
     if (facts.holds == "runs") {
       throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
@@ -315,7 +317,7 @@ bool RemoteCommand::sendOutput(const SentOutput& output, const CommandContext& c
   agent::show_copy_as(here, here);
   context.interrupt.say("interrupted while it was sent; " + kept);
   try {
-    if (!agent::send_file(output.here, output.there, m_parsed.force, context.job())) return false;
+    if (!agent::send_file(output.here, output.there, output.force, context.job())) return false;
   } catch (const agent::AskingStopped&) {
     throw;
   } catch (const Error& error) {
@@ -344,7 +346,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
       continue;
     }
     if (!url.empty() && agent::parse_remote_path(url).host == host) {
-      const std::string path = agent::parse_remote_path(url).path;
+      const std::string path = agent::path_from_root(agent::parse_remote_path(url));
       names.add(path, url);
       notes.add(path, url);
       replace(argument.value, name + path);

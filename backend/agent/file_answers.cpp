@@ -250,7 +250,7 @@ std::optional<Message> answer_place(const Asked& asked) {
 std::optional<Message> answer_forget(const Asked& asked) {
   const std::filesystem::path path = local_path(take<std::string>(asked.request, "path"));
   std::error_code failed;
-  const bool left = is_temporary_folder(path.parent_path());
+  const bool left = is_folder_of_client(path.parent_path());
   const bool own = left || (path.parent_path() == cache_folder(kRuns) && path.native().ends_with(".h5"));
   Message answer;
   put(answer, "answer", own && std::filesystem::remove(path, failed));

@@ -46,6 +46,10 @@ std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::strin
 /// Removes such a run, or a file that was left (leave_there); nothing where it has gone, and for any other file.
 void forget_run(const RemotePath& run, const Job& job);
 
+/// A path there from / on, for who knows no "~", such as the words of a command. The file need not be there.
+/// @throws Error likewise
+std::string path_from_root(const RemotePath& path);
+
 /// SHA-256 of the weights of a checkpoint on another machine, lower-case hexadecimal.
 /// @returns nothing if the job was stopped
 /// @throws Error likewise, and for a folder that is no checkpoint

@@ -104,8 +104,10 @@ RemotePath parse_remote_path(const std::string& url) {
   if (const std::size_t at = place.rfind('@'); at != std::string_view::npos) {
     remote.host.user = unescaped(url, place.substr(0, at));
     if (remote.host.user.empty()) refuse_url(url, "there is no user before the @");
-    if (remote.host.user.find(':') != std::string::npos) {
-      refuse_url(url, "passwords are ssh's own concern, and stand in no URL");
+    if (const std::size_t colon = place.find(':'); colon < at) {
+      // It is shown nowhere.
+      const std::string shown = fmt::format("{}{}:...{}", kScheme, place.substr(0, colon), rest.substr(at));
+      refuse_url(shown, "passwords are ssh's own concern, and stand in no URL");
     }
     place.remove_prefix(at + 1);
   }
@@ -115,13 +117,14 @@ RemotePath parse_remote_path(const std::string& url) {
     if (end == std::string_view::npos) refuse_url(url, "a [ has no ] behind it");
     remote.host.host = place.substr(1, end - 1);
     port = place.substr(end + 1);
+    if (!port.empty() && !port.starts_with(':')) refuse_url(url, "behind a ] comes : and a port, or the path");
   } else {
     const std::size_t colon = std::min(place.find(':'), place.size());
     remote.host.host = unescaped(url, place.substr(0, colon));
     port = place.substr(colon);
   }
   if (remote.host.host.empty()) refuse_url(url, "it names no host");
-  if (!port.empty()) remote.host.port = parse_port(url, port.starts_with(':') ? port.substr(1) : port);
+  if (!port.empty()) remote.host.port = parse_port(url, port.substr(1));
   check_word(url, "user", remote.host.user);
   check_word(url, "host", remote.host.host);
   remote.path = unescaped(url, rest.substr(slash));

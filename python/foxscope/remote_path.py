@@ -81,6 +81,8 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
     user, _, address = place.rpartition("@")
     if address.startswith("["):
         host, _, port = address[1:].partition("]")
+        if port and not port.startswith(":"):
+            raise refuse("behind a ] comes : and a port, or the path")
         port = port.removeprefix(":")
     else:
         host, _, port = address.partition(":")

@@ -47,7 +47,8 @@ TEST(RemotePath, SaysWhatIsWrongWithAnUrl) {
   EXPECT_EQ(error("ssh:///x"), "ssh:///x: it names no host" + form);
   EXPECT_EQ(error("ssh://@box/x"), "ssh://@box/x: there is no user before the @" + form);
   EXPECT_EQ(error("ssh://ann:secret@box/x"),
-            "ssh://ann:secret@box/x: passwords are ssh's own concern, and stand in no URL" + form);
+            "ssh://ann:...@box/x: passwords are ssh's own concern, and stand in no URL" + form);
+  EXPECT_EQ(error("ssh://[::1]22/x"), "ssh://[::1]22/x: behind a ] comes : and a port, or the path" + form);
   EXPECT_EQ(error("ssh://[fe80::1/x"), "ssh://[fe80::1/x: a [ has no ] behind it" + form);
   const std::string percent = ": a % needs two hexadecimal digits behind it, and one of a name is written %25";
   EXPECT_EQ(error("ssh://box/%zz"), "ssh://box/%zz" + percent + form);

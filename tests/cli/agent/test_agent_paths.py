@@ -14,7 +14,7 @@ import unittest
 import h5py
 
 from agent_support import AgentTest, contents, slow_pipe
-from support import DATA, FOX, PROGRAM, SOURCE, TEXT, TRANSFORMER
+from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER
 
 
 class ThroughAFastPipe(AgentTest):
@@ -113,6 +113,52 @@ class Names(ThroughAFastPipe):
         for url in (f"ssh://box{self.there}/bad%ff.txt", os.fsdecode(b"ssh://box" + name)):
             self.refused(["this name is not UTF-8", "rename the file there, or make a link to it"], "run", "--model", FOX,
                          "--text", url, "-o", output)
+
+
+    def test_the_home_folder_there_is_known_to_commands_that_run_there(self):
+        home = self.folder / "home"
+        home.mkdir()
+        (home / "fox").symlink_to(FOX)
+        (home / "text.txt").write_text(TEXT)
+        fast = {**self.fast, "HOME": str(home)}
+        self.done("run", "-q", "--model", "ssh://box/~/fox", "--text", "ssh://box/~/text.txt", "-o", "ssh://box/~/run.h5",
+                  environment=fast)
+        self.assertEqual(self.done("info", "ssh://box/~/fox", environment=fast).replace("ssh://box/~/fox", "FOX"),
+                         self.done("info", home / "fox").replace(str(home / "fox"), "FOX"))
+        self.assertIn("fox:", self.done("check", "ssh://box/~/run.h5", environment=fast))
+        self.assertEqual({path.name for path in home.iterdir()}, {"fox", "text.txt", "run.h5"})
+
+    def test_what_is_no_file_is_one_line(self):
+        os.mkfifo(self.there / "pipe")
+        (self.there / "loop").symlink_to("loop")
+        text, output = self.write("text.txt", TEXT), self.folder / "run.h5"
+        there = f"ssh://box{self.there}"
+        for words, url in (("is a device or a stream", f"{there}/pipe"), ("symbolic links", f"{there}/loop"),
+                           ("is a device or a stream", "ssh://box/dev/zero"), ("No such file", f"{there}/none"),
+                           ("Not a directory", f"ssh://box{text}/")):
+            self.refused([f"foxscope: {url}: ", words], "run", "--model", FOX, "--text", url, "-o", output, code=1)
+        for words, url in (("is not a file", f"{there}/pipe"), ("is not a file", there), ("symbolic links", f"{there}/loop"),
+                           ("is not an HDF5 file", f"ssh://box{text}")):
+            self.refused([f"foxscope: {url}: ", words], "heads", url, code=1)
+        self.refused([f"{there}: is a folder", "machine: copy the folder to this machine"], "import", "x.safetensors",
+                     "--tokenizer", there, "-o", output)
+        self.assertFalse(output.exists())
+
+    def test_every_output_may_lie_there(self):
+        run = self.run_fixture()
+        there = f"ssh://box{self.there}"
+        self.done("heads", run, "-o", f"{there}/heads.csv", environment=self.fast)
+        self.done("page", run, "-o", f"{there}/page.html", environment=self.fast)
+        self.done("import", run, "-o", f"{there}/import.h5", environment=self.fast)
+        written = {"heads.csv", "page.html", "import.h5"}
+        if DRAWS:
+            self.done("figure", "decay", run, "-o", f"{there}/decay.csv", "--write-spec", f"{there}/decay.json",
+                      environment=self.fast)
+            (self.there / "window.png").write_bytes(b"a picture of before")
+            self.done("open", run, "--screenshot", f"{there}/window.png", environment={**NO_DISPLAY, **self.fast})
+            self.assertEqual((self.there / "window.png").read_bytes()[:4], b"\x89PNG")
+            written |= {"decay.csv", "decay.json", "window.png"}
+        self.assertEqual({path.name for path in self.there.iterdir()}, written)
 
 
 class Interrupted(ThroughAFastPipe):

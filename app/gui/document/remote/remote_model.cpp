@@ -36,14 +36,9 @@ QString factsOf(const QJsonObject& model) {
       .arg(sizeText(bytes));
 }
 
-/// The path there from / on: the program's command line knows no "~".
-std::string wholePath(const agent::RemotePath& place) {
-  return place.path.starts_with('~') ? agent::file_facts(place.url()).resolved : place.path;
-}
-
 /// What the program there says of a checkpoint. @returns nothing if the job was stopped
 std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job) {
-  const auto info = agent::run_command(place.host, {"info", "--json", wholePath(place)}, "", job);
+  const auto info = agent::run_command(place.host, {"info", "--json", agent::path_from_root(place)}, "", job);
   if (!info) return std::nullopt;
   return QJsonDocument::fromJson(QByteArray::fromStdString(info->output)).object();
 }
@@ -77,7 +72,7 @@ std::optional<MadeThere> runThere(const ModelInput& model, const RunSettings& se
   if (!described) return std::nullopt;
   const auto file = agent::place_for_run(place.host, model.name.toStdString(), job);
   if (!file) return std::nullopt;
-  std::vector<std::string> words{"run", "--model", model.name.toStdString() + "=" + wholePath(place)};
+  std::vector<std::string> words{"run", "--model", model.name.toStdString() + "=" + agent::path_from_root(place)};
   const auto add = [&](const char* option, std::string value) {
     words.emplace_back(option);
     words.push_back(std::move(value));
