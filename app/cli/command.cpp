@@ -348,8 +348,9 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
     if (!takesPath(*option)) continue;
     const bool picture = option->check_lname("screenshot");  // overwrites what is there
     const bool output = picture || option->check_lname("output") || option->check_lname("write-spec");
+    const bool named = option->get_type_name().starts_with("[NAME=]");
     for (const std::string& value : option->results())
-      parsed.paths.push_back({value, output, option->check_lname("model"), picture || parsed.force});
+      parsed.paths.push_back({value, output, option->check_lname("model"), picture || parsed.force, named});
   }
 }
 

@@ -48,6 +48,7 @@ struct PathArgument {
   bool output = false;  ///< it is written
   bool model = false;   ///< it is a model that runs
   bool force = false;   ///< of an output: a file that is there is overwritten
+  bool named = false;   ///< it may stand behind NAME=
 };
 
 /// The result of parsing the command line.

@@ -64,6 +64,14 @@ std::string urlIn(const std::string& value) {
   return named ? value.substr(place) : "";
 }
 
+/// The path of an argument, which may stand behind NAME=.
+std::string pathIn(const PathArgument& argument) {
+  const std::string& value = argument.value;
+  if (const std::string url = urlIn(value); !url.empty()) return url;
+  const std::size_t sign = argument.named ? value.find('=') : std::string::npos;
+  return sign < value.find('/') ? value.substr(sign + 1) : value;
+}
+
 /// Makes a folder there for one file, so that the file keeps its name.
 /// @returns the file's path; an empty one if the job was stopped
 agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const Job& job) {
@@ -338,7 +346,8 @@ int RemoteCommand::runThere(const CommandContext& context) {
   agent::Message request = agent::request_for("command");
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
-    const std::string name = argument.value.substr(0, argument.value.size() - url.size());  // NAME= of a model
+    const std::string path = pathIn(argument);
+    const std::string name = argument.value.substr(0, argument.value.size() - path.size());  // NAME=
     if (argument.value == "-") {
       if (argument.output || request.header.contains("input")) continue;
       const std::string input = read_input_bytes("-", "text", agent::kMostParts);
@@ -346,37 +355,41 @@ int RemoteCommand::runThere(const CommandContext& context) {
       continue;
     }
     if (!url.empty() && agent::parse_remote_path(url).host == host) {
-      const std::string path = agent::path_from_root(agent::parse_remote_path(url));
-      names.add(path, url);
-      notes.add(path, url);
-      replace(argument.value, name + path);
+      const std::string there = agent::path_from_root(agent::parse_remote_path(url));
+      names.add(there, url);
+      notes.add(there, url);
+      replace(argument.value, name + there);
       if (argument.output && m_parsed.command == "eval") {
         context.interrupt.say(fmt::format(
             "interrupted: if work was begun, it is in {}.partial, and the same command goes on from it", url));
       }
       continue;
     }
-    if (url.empty() && !argument.output && std::filesystem::is_directory(argument.value)) {
+    const auto isFolder = [&] {
+      return url.empty() ? std::filesystem::is_directory(path) : agent::file_facts(url).kind == "folder";
+    };
+    if (!argument.output && isFolder()) {
       throw UsageError(
           fmt::format("{}: is a folder, and only files are sent to {}, where the command runs: copy the "
                       "folder there and name it as ssh://{}/PATH",
-                      argument.value, host.words(), host.words()));
+                      path, host.words(), host.words()));
     }
-    const agent::RemotePath there = placeFor(nameOf(url.empty() ? argument.value : url), *remote, context.job());
+    const agent::RemotePath there =
+        placeFor(nameOf(url.empty() ? path : agent::parse_remote_path(url).path), *remote, context.job());
     if (there.path.empty()) return kInterrupted;
     if (argument.output) {
       if (!url.empty()) throw UsageError(fmt::format("{}: is neither here nor where the model runs: choose one", url));
       requireWritable(argument.value, m_parsed.force);
       outputs.emplace_back(there, argument.value);
     } else {
-      const std::filesystem::path here = agent::file_here(argument.value, context.job());
-      if (here.empty() || !sendInput(here, argument.value, there, context.job())) return kInterrupted;
+      const std::filesystem::path here = agent::file_here(path, context.job());
+      if (here.empty() || !sendInput(here, path, there, context.job())) return kInterrupted;
     }
-    names.add(there.path, argument.value);
+    names.add(there.path, path);
     notes.add(there.path, argument.output ? fmt::format("{} (made in the temporary folder of {}, TMPDIR there)",
                                                         argument.value, host.words())
-                                          : argument.value);
-    replace(argument.value, there.path);
+                                          : path);
+    replace(argument.value, name + there.path);
   }
   agent::put(request, "arguments", m_words);
   const auto show = [&](const agent::Message& message) {

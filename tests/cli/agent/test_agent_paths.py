@@ -144,6 +144,20 @@ class Names(ThroughAFastPipe):
                      "--tokenizer", there, "-o", output)
         self.assertFalse(output.exists())
 
+    def test_folders_of_two_machines_are_one_line(self):
+        one, two = self.there / "one", self.folder / "two"
+        for folder in (one, two):
+            folder.mkdir()
+            (folder / "recipe.json").write_text("{}")
+        output = self.folder / "training.csv"
+        for other in (f"b={two}", str(two), f"b=ssh://crate{two}", f"ssh://crate{two}"):
+            self.refused([f"foxscope: {other.removeprefix('b=')}: is a folder, and only files are sent to box"], "figure",
+                         "training", f"a=ssh://box{one}", other, "-o", output)
+        if DRAWS:
+            self.refused([f"ssh://box{one}: holds a training's recipe.json, and no folder checkpoints"], "figure",
+                         "training", f"a=ssh://box{one}", "-o", output, code=1)
+        self.assertFalse(output.exists())
+
     def test_every_output_may_lie_there(self):
         run = self.run_fixture()
         there = f"ssh://box{self.there}"
