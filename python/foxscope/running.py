@@ -45,7 +45,7 @@ def _content(text: "str | os.PathLike[str]") -> bytes:
 def _from_root(agent: Agent, path: str) -> str:
     """A path on an agent's machine for the words of a command, which know no "~"."""
     if path == "~" or path.startswith("~/"):
-        return agent.ask("stat", {"path": "~"}).value["resolved"] + path[1:]
+        return str(agent.ask("stat", {"path": "~"}).value["resolved"]) + path[1:]
     return path
 
 

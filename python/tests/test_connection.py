@@ -357,9 +357,7 @@ class TestOtherMachines:
                 assert run.names == ["fox", "transformer"]
             assert run.closed
 
-    def test_home_folders_and_percent_signs_of_names(
-        self, run_path: Path, there: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_home_folders_and_percent_signs_of_names(self, run_path: Path, there: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOME", there)
         Path(there, "fox").symlink_to(MODELS / "gated-deltanet-1m")
         with foxscope.run("ssh://cluster/~/fox", "The fox ran.", "ssh://cluster/~/50%25.h5") as run:
