@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include <fmt/format.h>
@@ -420,7 +421,7 @@ bool RemoteCommand::fetchOutput(const agent::RemotePath& there, const std::strin
                                 const CommandContext& context) {
   // From here on it does not go with the connection, or with this process.
   const bool stays = [&] {
-    const agent::AskingFor nobody{{}};  // whether it stays is said: this is not stopped half-way
+    const agent::AskingFor nobody{std::stop_token()};  // whether it stays is said: this is not stopped half-way
     return agent::leave_there(there, {});
   }();
   if (stays) context.interrupt.say(keptThere("interrupted while it was fetched", there));
