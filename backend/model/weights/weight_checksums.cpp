@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
