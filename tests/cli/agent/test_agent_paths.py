@@ -1,6 +1,7 @@
 """Paths of another machine, `ssh://HOST/PATH`: every option that takes a path takes one or refuses it in a line, odd names, and
 what stays where a command is interrupted."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import unittest
 
 import h5py
 
-from agent_support import AgentTest, contents, slow_pipe
+from agent_support import AgentTest, contents, processes_there, slow_pipe
 from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER
 
 
@@ -205,6 +206,25 @@ class Interrupted(ThroughAFastPipe):
     def test_a_process_that_is_killed_loses_nothing(self):
         self.interrupted_while_fetched(signal.SIGKILL, 8)
         self.done("check", *self.temporary.rglob("*.h5"))
+
+    def test_an_output_comes_although_the_connection_ends(self):
+        text, output = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
+        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", f"ssh://box{FOX}", "--text", str(text), "-o", str(output)],
+                                   env={**os.environ, **self.pipe(0, 8)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        for line in process.stderr:
+            if b"fetching" in line:
+                break
+        time.sleep(0.3)
+        for agent in processes_there(self.folder):
+            with contextlib.suppress(OSError):  # one ends with the other
+                if pathlib.Path(f"/proc/{agent}/cmdline").read_bytes().endswith(b"\0agent\0"):
+                    os.kill(agent, signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, said)
+        self.assertIn(b"the connection ended, once more", said)
+        self.done("check", output)
+        self.wait_for_none()
+        self.assertEqual(list(self.temporary.rglob("*.h5")), [])
 
     def test_nothing_is_left_there_of_an_output_that_came(self):
         text = self.write("text.txt", TEXT)
