@@ -4,7 +4,6 @@
 
 #include <QTest>
 
-#include "app/gui/maps/colour_bar.h"
 #include "app/gui/maps/map_picture.h"
 #include "app/gui/maps/picture_shading.h"
 #include "backend/base/error.h"
@@ -59,7 +58,6 @@ class MapsPictureTest : public QObject {
   void coarseLinesAreSamplesOfTheMap();
   void coarseTakesTheColoursOfItsNeighbour();
   void stagesHoldLinesOfTheExactPicture();
-  void onlyExactPicturesAreCounted();
   void whatIsSkippedHasTheColourOfZero();
   void otherTokensAreShownByPlace();
   void twoSidesShareTheirLimits();
@@ -199,36 +197,6 @@ void MapsPictureTest::stagesHoldLinesOfTheExactPicture() {
   }
   QVERIFY(before > 200);
   QCOMPARE(makeExactPicture(request, {}).value()->images.front(), exact->images.front());
-}
-
-// Lines of a coarse picture stand for others: the bar counts none of them, and all of the exact one.
-void MapsPictureTest::onlyExactPicturesAreCounted() {
-  const PictureRequest request = wholeAttention(5000, 250);
-  std::vector<PicturePointer> shown;
-  const PictureStages stages{[&](const PicturePointer& picture) { shown.push_back(picture); }, {}};
-  kernels::ThreadPool pool(1);
-  shown.push_back(makeExactPicture(request, {{}, {}, &pool}, stages).value());
-  shown.push_back(makeCoarsePicture(request, nullptr, {{}, {}, &pool}).value());
-  ColourBar bar;
-  bar.resize(bar.barWidth(), 300);
-  bar.setExtent(10, 290);
-  const auto drawn = [&](const MapPicture& picture) {
-    bar.setPicture(std::make_shared<MapPicture>(picture));
-    return bar.grab().toImage();
-  };
-  int exact = 0;
-  for (const PicturePointer& picture : shown) {
-    MapPicture uncounted = *picture;
-    auto summary = std::make_shared<ValueSummary>(*picture->summary);
-    for (Histogram* histogram : {&summary->linear, &summary->logarithmic}) {
-      std::ranges::fill(histogram->counts, 0);
-    }
-    uncounted.summary = summary;
-    QCOMPARE(drawn(*picture) != drawn(uncounted), picture->exact);
-    exact += picture->exact ? 1 : 0;
-  }
-  QCOMPARE(exact, 1);
-  QVERIFY(shown.size() > 2);
 }
 
 void MapsPictureTest::whatIsSkippedHasTheColourOfZero() {
