@@ -361,6 +361,14 @@ void AtlasTest::tokensAreThoseOfTheFile() {
   QCOMPARE(kept.most, list.most);
   for (std::size_t n = 1; n < often; ++n) QVERIFY(list.bars[n - 1].value >= list.bars[n].value);
   for (const atlas::TokenBar& bar : list.bars) QVERIFY(!bar.isRare());
+  // The smallest values have the most digits, and room for them.
+  atlas::TokenList small = list;
+  for (atlas::TokenBar& bar : small.bars) bar.value *= 1e-3;
+  atlas::TokenBars digits;
+  digits.setList(small);
+  for (const atlas::TokenBar& bar : small.bars) {
+    QVERIFY(digits.fontMetrics().horizontalAdvance(atlas::TokenBars::valueOf(bar)) <= digits.valueRoom());
+  }
   // However narrow the list, its heading leaves room for bars, and is there to its end in a tooltip.
   for (const int width : {140, 300, 700}) {
     atlas::TokenBars bars;
