@@ -113,7 +113,7 @@ struct PlaceOfHead {
   const AtlasPlace* place = nullptr;
 };
 
-/// What an atlas keeps of a head.
+/// The passages that an atlas keeps of a head.
 struct KeptOfHead {
   std::size_t head = 0;
   std::vector<AtlasPassages> kinds;

@@ -41,7 +41,7 @@ std::string wholePath(const agent::RemotePath& place) {
   return place.path.starts_with('~') ? agent::file_facts(place.url()).resolved : place.path;
 }
 
-/// What the program there says of a checkpoint. @returns nothing if the job was stopped
+/// Asks the program there for the facts of a checkpoint. @returns nothing if the job was stopped
 std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job,
                                           const std::vector<std::string>& more = {}) {
   std::vector<std::string> words{"info", "--json", wholePath(place)};
