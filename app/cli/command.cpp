@@ -278,8 +278,9 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
   });
 }
 
-// What an installation asks for, told by the commands themselves: `--manual [FOLDER]`, a page or a page a command into
-// a folder, and `--completion [SHELL]`. @returns whether it was one of them
+// The commands tell an installation what it asks for: `--manual [FOLDER]`, a page or a page a command into a folder,
+// and
+// `--completion [SHELL]`. @returns whether it was one of them
 bool describedItself(const CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments.size() > 3) return false;
   const std::string& argument = arguments.back();

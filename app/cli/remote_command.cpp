@@ -285,7 +285,7 @@ int RemoteCommand::runHere(const CommandContext& context,
     replace(argument.value, copy.string());
   }
   if (outputs.empty()) return run(m_words);
-  // That a file is written there is not true before it is sent.
+  // No file is written there before it is sent.
   const HeldOutput held;
   const int code = runForSending(outputs, run);
   for (const SentOutput& output : outputs) {

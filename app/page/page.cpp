@@ -96,7 +96,7 @@ std::string scriptJson(const Json& json) {
   return text;
 }
 
-/// What `{{name}}` stands for. Values are not looked through again.
+/// Puts a value in the place of each `{{name}}`. Values are not looked through again.
 std::string filled(std::string_view html, const std::vector<std::pair<std::string_view, std::string>>& values) {
   std::string text;
   while (true) {

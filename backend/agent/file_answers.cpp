@@ -38,7 +38,7 @@ namespace {
 constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kMostUploads = 8;
 constexpr std::int64_t kCopiedAtOnce = std::int64_t{4} << 20;
-/// Of a file's beginning, which are part of its identity.
+/// Bytes of a file's beginning that are part of its identity.
 constexpr std::size_t kIdentifyingBytes = 4096;
 
 bool is_hdf5(const std::string& path) {

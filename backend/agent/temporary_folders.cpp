@@ -21,7 +21,7 @@
 namespace foxscope::agent {
 namespace {
 
-/// What is kept in a folder of the cache stays there until nobody has used it for so many days.
+/// A file in a folder of the cache stays there until nobody has used it for so many days.
 constexpr std::chrono::days kUnusedStay{7};
 
 std::chrono::system_clock::time_point last_use(const std::filesystem::path& path) {

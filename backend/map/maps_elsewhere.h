@@ -33,7 +33,7 @@ class MapsElsewhere {
   [[nodiscard]] virtual PairReading pair(const HeadOf& head, std::int64_t query, std::int64_t key) const = 0;
   [[nodiscard]] virtual std::optional<HeadStatistics> statistics(const HeadOf& head, const StatisticsOptions& options,
                                                                  const Job& job) const = 0;
-  /// Of the spread that `statistics` or `split` gave, without mass by distance.
+  /// The distances of the spread that `statistics` or `split` gave, without mass by distance.
   [[nodiscard]] virtual DistanceSummary distances(const HeadOf& head, SpreadOf which) const = 0;
   [[nodiscard]] virtual std::optional<DecaySplit> split(const HeadOf& head, const Job& job) const = 0;
   [[nodiscard]] virtual std::optional<std::vector<LogitMeans>> logits(const HeadOf& head, const Job& job) const = 0;

@@ -36,7 +36,7 @@ QString factsOf(const QJsonObject& model) {
       .arg(sizeText(bytes));
 }
 
-/// What the program there says of a checkpoint. @returns nothing if the job was stopped
+/// Asks the program there for the facts of a checkpoint. @returns nothing if the job was stopped
 std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job) {
   const auto info = agent::run_command(place.host, {"info", "--json", agent::path_from_root(place)}, "", job);
   if (!info) return std::nullopt;
