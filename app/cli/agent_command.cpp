@@ -17,6 +17,7 @@
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/train/checkpoint_answers.h"
 #include "backend/train/training_answers.h"
 
 namespace foxscope::cli {
@@ -64,6 +65,7 @@ int serveAgent(const CommandContext& context) {
   agent::add_file_answers(agent);
   agent::add_command_answers(agent);
   add_training_answers(agent);
+  add_checkpoint_answers(agent);
   const std::stop_callback stopped(context.stop, [&agent] { agent.stop(); });
   LastWatch watch;
   agent.serve([&watch] { watch.begin(); });

@@ -109,6 +109,8 @@ void describeProgram(CLI::App& program, ParsedCommand& parsed) {
   addTrainCommand(program, parsed);
   addBenchCommand(program, parsed);
   addAgentCommand(program, parsed);
+  // The word of a second command is a file's name.
+  program.require_subcommand(0, 1);
   // Told by --help; `commandFirst` answers it.
   program.add_subcommand("help", "Print the help of a command: help COMMAND")->prefix_command();
 }
@@ -178,6 +180,25 @@ void writeSpecOf(std::vector<std::string>& words) {
   words.push_back("--write-spec=" + spec);
 }
 
+/// -q and -v before the command go behind it, since they are the command's: -v figure maps FILE is figure maps -v FILE.
+void flagsBehindCommand(const CLI::App& program, std::vector<std::string>& words) {
+  const auto isFlag = [](const std::string& word) {
+    const bool letters = word.size() > 1 && word.find_first_not_of("qv", 1) == std::string::npos;
+    return word == "--quiet" || word == "--verbose" || (word.starts_with('-') && letters);
+  };
+  const auto first = std::ranges::find_if_not(words, isFlag);
+  const CLI::App* command = &program;
+  auto behind = first;
+  while (behind != words.end()) {
+    const auto inner = commandsOf(*command);
+    const auto named = std::ranges::find(inner, *behind, [](const CLI::App* app) { return app->get_name(); });
+    if (named == inner.end()) break;
+    command = *named;
+    ++behind;
+  }
+  std::rotate(words.begin(), first, behind);
+}
+
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
 /// `open`. A word that is neither a command nor a path is answered before the parser sees it.
 std::vector<std::string> commandFirst(const CLI::App& program, const std::vector<std::string>& arguments) {
@@ -191,6 +212,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  flagsBehindCommand(program, words);
   writeSpecOf(words);
   const std::string& word = words.front();
   for (const char* own : {"-h", "--help", "-V", "--version"}) {
@@ -217,9 +239,9 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   throw UsageError(fmt::format("{}: there is no such command, file or folder: {}see foxscope --help", word, meant));
 }
 
-// The type that --help shows of an option says what it takes: FILE, FILE|FOLDER, PATH, RUN.h5, [NAME=]DIR.
+// The type that --help shows of an option says what it takes: FILE, FILE|FOLDER, PATH, OUT, RUN.h5, [NAME=]DIR.
 bool takesPath(const CLI::Option& option) {
-  static const std::regex kPath(R"(FILE|FOLDER|DIR|PATH|[A-Z]\.[a-z0-9]+)");
+  static const std::regex kPath(R"(FILE|FOLDER|DIR|PATH|^OUT$|[A-Z]\.[a-z0-9]+)");
   return std::regex_search(option.get_type_name(), kPath);
 }
 
@@ -256,8 +278,9 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
   });
 }
 
-// What an installation asks for, told by the commands themselves: `--manual [FOLDER]`, a page or a page a command into
-// a folder, and `--completion [SHELL]`. @returns whether it was one of them
+// The commands tell an installation what it asks for: `--manual [FOLDER]`, a page or a page a command into a folder,
+// and
+// `--completion [SHELL]`. @returns whether it was one of them
 bool describedItself(const CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments.size() > 3) return false;
   const std::string& argument = arguments.back();
@@ -321,10 +344,14 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
   }
   for (const CLI::Option* option : command->get_options()) {
     if (option->check_lname("force")) parsed.force = option->count() > 0;
+  }
+  for (const CLI::Option* option : command->get_options()) {
     if (!takesPath(*option)) continue;
-    const bool output = option->check_lname("output");
+    const bool picture = option->check_lname("screenshot");  // overwrites what is there
+    const bool output = picture || option->check_lname("output") || option->check_lname("write-spec");
+    const bool named = option->get_type_name().starts_with("[NAME=]");
     for (const std::string& value : option->results())
-      parsed.paths.push_back({value, output, option->check_lname("model")});
+      parsed.paths.push_back({value, output, option->check_lname("model"), picture || parsed.force, named});
   }
 }
 
@@ -362,12 +389,13 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   };
   guard_files(requireChecked);
   Console::guardOutput(requireChecked);
-  RemoteCommand there(arguments, parsed);
+  RemoteCommand there(parsed);
   int code = kInterrupted;
   try {
-    code = !there.needed() ? parsed.action(context) : there.run(context, [&](const std::vector<std::string>& copied) {
+    code = !there.needed() ? parsed.action(context) : there.run(context, [&](std::vector<std::string> words) {
+      words.insert(words.begin(), "foxscope");
       ParsedCommand here;
-      parseCommandLine(copied, here);
+      parseCommandLine(words, here);
       return here.action(context);
     });
   } catch (const agent::AskingStopped&) {
@@ -387,8 +415,8 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
     parsed.action = [](const CommandContext&) { return static_cast<int>(kDone); };
     return;
   }
-  std::vector<std::string> reversed = commandFirst(program, arguments);
-  std::reverse(reversed.begin(), reversed.end());
+  parsed.words = commandFirst(program, arguments);
+  std::vector<std::string> reversed(parsed.words.rbegin(), parsed.words.rend());
   try {
     program.parse(reversed);
     checkChoices(program);

@@ -47,12 +47,15 @@ struct PathArgument {
   std::string value;    ///< as it was typed, of a model with NAME=
   bool output = false;  ///< it is written
   bool model = false;   ///< it is a model that runs
+  bool force = false;   ///< of an output: a file that is there is overwritten
+  bool named = false;   ///< it may stand behind NAME=
 };
 
 /// The result of parsing the command line.
 struct ParsedCommand {
   Action action;
-  std::string command;  ///< "run"; of a group its first word, "eval"
+  std::vector<std::string> words;  ///< of the command line behind the program's name, the command first
+  std::string command;             ///< "run"; of a group its first word, "eval"
   std::vector<PathArgument> paths;
   bool force = false;  ///< --force was given
   Verbosity verbosity = Verbosity::normal;

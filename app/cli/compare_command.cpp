@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
@@ -30,7 +34,7 @@ using enum TextTable::Align;
 using TracePointer = std::shared_ptr<const Trace>;
 
 struct CompareOptions {
-  std::string file;
+  std::vector<std::string> files;
   RunCheck check = RunCheck::glance;  // losses alone are read
   std::optional<std::string> model;
   std::optional<std::string> minus;
@@ -38,18 +42,40 @@ struct CompareOptions {
   bool json = false;
 };
 
-/// Two runs of a file, and what their losses differ by.
+/// Two runs, and what their losses differ by.
 struct Compared {
   TracePointer model;
   TracePointer minus;
   LossComparison comparison;
 };
 
-/// The two runs that are asked for; of a file with two, those that are not named follow.
+std::string filesText(const CompareOptions& options) { return fmt::format("{}", fmt::join(options.files, ", ")); }
+
+/// The runs of all files, wherever these lie.
+RunFile openAll(const CompareOptions& options) {
+  RunFile all;
+  for (const std::string& file : options.files) {
+    RunFile opened = agent::open_run(file, options.check);
+    for (const TracePointer& run : opened.traces) {
+      const std::string& name = run->info().name;
+      const bool known = std::ranges::any_of(all.traces, [&](const auto& other) { return other->info().name == name; });
+      if (known) {
+        throw UsageError(
+            fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file, name));
+      }
+      all.traces.push_back(run);
+    }
+  }
+  return all;
+}
+
+/// The two runs that are asked for; of two in all, those that are not named follow.
 std::pair<TracePointer, TracePointer> chooseRuns(const CompareOptions& options, const RunFile& file) {
   if (file.traces.size() < 2) {
-    throw UsageError(fmt::format("{}: has one model, '{}': foxscope run with two --model writes both into one file",
-                                 options.file, file.traces.front()->info().name));
+    throw UsageError(
+        fmt::format("{}: has one model, '{}': name another run file too, or foxscope run with two --model, "
+                    "which writes both into one",
+                    filesText(options), file.traces.front()->info().name));
   }
   const std::vector<TracePointer>& runs = file.traces;
   const auto theOther = [&](const TracePointer& one) { return one == runs.front() ? runs.back() : runs.front(); };
@@ -57,8 +83,8 @@ std::pair<TracePointer, TracePointer> chooseRuns(const CompareOptions& options, 
   if (runs.size() > 2) {
     std::string names;
     for (const TracePointer& run : runs) names += (names.empty() ? "" : ", ") + run->info().name;
-    throw UsageError(
-        fmt::format("{}: has {} models, {}: choose two by --model A --minus B", options.file, runs.size(), names));
+    throw UsageError(fmt::format("{}: has {} models, {}: choose two by --model A --minus B", filesText(options),
+                                 runs.size(), names));
   }
   if (options.model) return {file.trace(options.model), theOther(file.trace(options.model))};
   if (options.minus) return {theOther(file.trace(options.minus)), file.trace(options.minus)};
@@ -66,7 +92,7 @@ std::pair<TracePointer, TracePointer> chooseRuns(const CompareOptions& options, 
 }
 
 Compared compareRuns(const CompareOptions& options) {
-  const RunFile file = agent::open_run(options.file, options.check);
+  const RunFile file = openAll(options);
   const auto [model, minus] = chooseRuns(options, file);
   if (model == minus) {
     throw UsageError(
@@ -74,19 +100,19 @@ Compared compareRuns(const CompareOptions& options) {
   }
   for (const TracePointer& run : {model, minus}) {
     if (run->per_token_loss().empty()) {
-      throw Error(fmt::format("{}: model '{}': losses were not kept: {}", options.file, run->info().name,
+      throw Error(fmt::format("{}: model '{}': losses were not kept: {}", filesText(options), run->info().name,
                               losses_remedy(run->info())));
     }
     if (const auto unknown = first_unknown_loss(run->per_token_loss())) {
       throw Error(fmt::format("{}: model '{}': the loss of position {} is not a finite number: run the model again",
-                              options.file, run->info().name, *unknown));
+                              filesText(options), run->info().name, *unknown));
     }
   }
   if (model->tokens()->id != minus->tokens()->id) {
     throw Error(fmt::format(
         "{}: '{}' and '{}' read different tokens, and losses are compared token by token: choose models of one "
         "tokenizer, or figure perplexity, which counts by the byte",
-        options.file, model->info().name, minus->info().name));
+        filesText(options), model->info().name, minus->info().name));
   }
   const Range rows = figure::parseRange("--rows", options.rows, model->info().length);
   return {model, minus, compare_losses(model->per_token_loss(), minus->per_token_loss(), rows)};
@@ -121,7 +147,7 @@ Json rangeJson(const Range& range) { return Json::array({range.begin, range.end}
 std::string comparisonJson(const CompareOptions& options, const Compared& compared) {
   const LossComparison& comparison = compared.comparison;
   const Estimate& mean = comparison.difference.mean;
-  Json json{{"path", options.file},
+  Json json{{"path", options.files.size() == 1 ? Json(options.files.front()) : Json(options.files)},
             {"model", compared.model->info().name},
             {"minus", compared.minus->info().name},
             {"rows", rangeJson(comparison.positions)},
@@ -222,6 +248,7 @@ void addCompareCommand(CLI::App& program, ParsedCommand& parsed) {
   CLI::App* command = addSubcommand(program, parsed, "compare", "Compare the losses of two models on one text",
                                     "  foxscope compare run.h5\n"
                                     "  foxscope compare run.h5 --model fox-pro --minus transformer-pro --rows 1024:\n"
+                                    "  foxscope compare fox.h5 ssh://cluster/data/base.h5\n"
                                     "  foxscope compare run.h5 --json");
   command->footer(
       "Says the mean difference of the loss with its error over blocks of the text, the ratio of the perplexities, "
@@ -231,7 +258,9 @@ void addCompareCommand(CLI::App& program, ParsedCommand& parsed) {
       "second.\n"
       "Below 0 the first model predicts better.\n\n" +
       command->get_footer());
-  command->add_option("file", options->file, "Run file with two models or more")->type_name("RUN.h5")->required();
+  command->add_option("file", options->files, "Run files of one text, with two models or more in all")
+      ->type_name("RUN.h5")
+      ->required();
   command->add_option("--model", options->model, "First model (default: the model that was run first)")
       ->type_name("NAME");
   command->add_option("--minus", options->minus, "Second model, whose losses are subtracted (default: the other model)")

@@ -23,7 +23,7 @@ struct Offer {
   std::string help;
 };
 
-/// What may follow the words that call a command.
+/// The words that may follow those that call a command.
 struct CommandOffers {
   std::string name;  ///< "foxscope eval loss"
   std::vector<Offer> commands;

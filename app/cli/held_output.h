@@ -20,7 +20,7 @@ class HeldOutput {
     if (held()) held()->append(data);
     return held().has_value();
   }
-  /// What was kept back, fit for standard output; from here on nothing is.
+  /// Gives what was kept back, fit for standard output; from here on nothing is kept.
   static std::string release() { return std::exchange(held(), std::nullopt).value_or(""); }
 
  private:

@@ -216,7 +216,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   request.rows = figure::parseRange("--rows", options.rows, length);
   const bool byDistance = axesOf(options) == MapAxes::distance;
   if (byDistance) {
-    // What the size is asked of.
+    // The size of the map depends on these distances.
     const Range distances = distancesOf(options, request.rows.end);
     request.set_distances({distances.begin, distances.end});
   } else {

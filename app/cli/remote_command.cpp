@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/base/distributed_config.h"
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/text/file_bytes.h"
 
@@ -32,6 +34,7 @@ struct SentOutput {
   std::filesystem::path here;
   agent::RemotePath there;
   std::string folder;  ///< what it lies in, for people
+  bool force = false;  ///< a file there is overwritten
 };
 
 namespace {
@@ -39,12 +42,35 @@ namespace {
 /// Commands whose run files and evaluations are read from afar.
 constexpr std::array kReadFromAfar = {"info", "map", "heads", "compare", "figure", "page", "open"};
 
+/// Commands that would end with a connection, and must not.
+constexpr std::array kOnOwnFiles = {"train", "serve"};
+
+/// @throws UsageError for a command of kOnOwnFiles
+[[noreturn]] void refuse(const std::string& command, const std::string& url, const agent::RemoteHost& host) {
+  if (command == "serve") {
+    throw UsageError(
+        fmt::format("{}: serve answers where its model is: log in to {} and start it there", url, host.words()));
+  }
+  throw UsageError(
+      fmt::format("{0}: a training works on files of its own machine, and outlives connections: log in to "
+                  "{1} and start it there; foxscope ssh://{1}/OUT shows it here",
+                  url, host.words()));
+}
+
 /// "ssh://..." of [NAME=]ssh://...; empty for what is here.
 std::string urlIn(const std::string& value) {
   const std::size_t place = value.find("ssh://");
   if (place == 0) return value;
   const bool named = place != std::string::npos && value[place - 1] == '=' && value.find('/') > place;
   return named ? value.substr(place) : "";
+}
+
+/// The path of an argument, which may stand behind NAME=.
+std::string pathIn(const PathArgument& argument) {
+  const std::string& value = argument.value;
+  if (const std::string url = urlIn(value); !url.empty()) return url;
+  const std::size_t sign = argument.named ? value.find('=') : std::string::npos;
+  return sign < value.find('/') ? value.substr(sign + 1) : value;
 }
 
 /// Makes a folder there for one file, so that the file keeps its name.
@@ -57,10 +83,26 @@ agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
+/// Removes a file that was left there. Where that cannot be, it stays: what was wanted is done.
+void forgetThere(const agent::RemotePath& made, const Job& job) {
+  try {
+    agent::forget_run(made, job);
+  } catch (const Error& error) {
+    log_line(LogCategory::file, [&] { return fmt::format("{}: was not removed: {}", made.url(), error.what()); });
+  }
+}
+
+/// A line about a file that is on another machine, and could not be brought here.
+std::string keptThere(std::string_view why, const agent::RemotePath& made) {
+  return fmt::format("{}; what was made is kept in {}: copy it from there", why, made.url());
+}
+
 /// Moves what a command has made there to the folder that keeps runs until they are saved; where that cannot be, it
 /// stays in its temporary folder.
-/// @param why  it cannot be here
-[[noreturn]] void keepThere(const agent::RemotePath& made, const std::string& here, const Error& why, const Job& job) {
+/// @param stays  it was left there
+/// @param why    it cannot be here
+[[noreturn]] void keepThere(const agent::RemotePath& made, bool stays, const std::string& here, const Error& why,
+                            const Job& job) {
   const std::filesystem::path name = std::filesystem::path(here).filename();
   std::optional<agent::RemotePath> kept;
   try {
@@ -70,18 +112,12 @@ std::string nameOf(const std::string& path) { return std::filesystem::path(path)
     kept.reset();
   }
   if (kept) {
+    forgetThere(made, job);
     throw Error(
         fmt::format("{}; what was made is kept in {} until nobody has read it for seven days: copy it from there",
                     why.what(), kept->url()));
   }
-  bool stays = false;
-  try {
-    stays = agent::leave_there(made, job);
-  } catch (const Error&) {
-    stays = false;
-  }
-  if (!stays) throw Error(why.what());
-  throw Error(fmt::format("{}; what was made is kept in {}: copy it from there", why.what(), made.url()));
+  throw Error(stays ? keptThere(why.what(), made) : why.what());
 }
 
 /// Sends a file to where a command runs. An error there is said of the temporary folder that has no room for it.
@@ -108,11 +144,12 @@ SentOutput placeHere(const std::string& url, bool evaluation, bool force) {
   const agent::RemotePath there = agent::parse_remote_path(url);
   const std::string name = nameOf(there.path);
   if (!evaluation) {
-    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR"};
+    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR", force};
   }
   constexpr std::size_t kLetters = 16;
   const std::filesystem::path folder = agent::make_cache_folder("outputs") / sha256(there.url()).substr(0, kLetters);
-  const SentOutput output{folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string())};
+  const SentOutput output{folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string()),
+                          force};
   std::error_code failed;
   std::filesystem::create_directory(folder, failed);
   if (!force && std::filesystem::exists(output.here, failed)) {
@@ -145,13 +182,13 @@ bool reads(const std::string& command) { return std::ranges::find(kReadFromAfar,
 
 }  // namespace
 
-RemoteCommand::RemoteCommand(std::vector<std::string> arguments, const ParsedCommand& parsed)
-    : m_arguments(std::move(arguments)), m_parsed(parsed) {
+RemoteCommand::RemoteCommand(const ParsedCommand& parsed) : m_words(parsed.words), m_parsed(parsed) {
   agent::RemoteHost host;
   for (const PathArgument& argument : parsed.paths) {
     const std::string url = urlIn(argument.value);
     if (url.empty()) continue;
     const agent::RemotePath path = agent::parse_remote_path(url);
+    if (std::ranges::find(kOnOwnFiles, parsed.command) != kOnOwnFiles.end()) refuse(parsed.command, url, path.host);
     m_needed = m_needed || argument.output || !reads(parsed.command);
     if (!argument.model) continue;
     if (!m_place.empty() && path.host != host) {
@@ -203,8 +240,8 @@ int RemoteCommand::run(const CommandContext& context, const std::function<int(co
 
 /// Puts another path in the place of one: where it is a word, or stands behind an option's name.
 void RemoteCommand::replace(const std::string& path, const std::string& with) {
-  for (std::size_t n = 1; n < m_arguments.size(); ++n) {
-    std::string& word = m_arguments[n];
+  for (std::size_t n = 1; n < m_words.size(); ++n) {
+    std::string& word = m_words[n];
     if (word == path) {
       word = with;
     } else if (word.starts_with('-') && word.ends_with(path)) {
@@ -219,10 +256,10 @@ int RemoteCommand::runHere(const CommandContext& context,
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
     if (url.empty() || !argument.output) continue;
-    if (!agent::require_writable_there(agent::parse_remote_path(url), m_parsed.force, context.job())) {
+    if (!agent::require_writable_there(agent::parse_remote_path(url), argument.force, context.job())) {
       return kInterrupted;
     }
-    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed.command == "eval", m_parsed.force));
+    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed.command == "eval", argument.force));
     const std::string here = output.here.string();
     agent::show_copy_as(here, url);
     agent::show_copy_as(here + ".partial", here + ".partial");  // is here only
@@ -233,10 +270,10 @@ int RemoteCommand::runHere(const CommandContext& context,
     if (url.empty() || argument.output || reads(m_parsed.command)) continue;
     const agent::FileFacts facts = agent::file_facts(url);
     if (facts.kind == "folder") {
-      throw UsageError(
-          fmt::format("{}: is a folder, and only files are copied from another machine: name a model there "
-                      "too, so that the command runs there, or copy the folder to this machine",
-                      url));
+      const bool runs = std::ranges::any_of(m_parsed.paths, &PathArgument::model);
+      throw UsageError(fmt::format(
+          "{}: is a folder, and only files are copied from another machine: {}copy the folder to this machine", url,
+          runs ? "name a model there too, so that the command runs there, or " : ""));
     }
     if (facts.holds == "runs") {
       throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
@@ -247,8 +284,8 @@ int RemoteCommand::runHere(const CommandContext& context,
     context.console.endProgress();
     replace(argument.value, copy.string());
   }
-  if (outputs.empty()) return run(m_arguments);
-  // That a file is written there is not true before it is sent.
+  if (outputs.empty()) return run(m_words);
+  // No file is written there before it is sent.
   const HeldOutput held;
   const int code = runForSending(outputs, run);
   for (const SentOutput& output : outputs) {
@@ -262,7 +299,7 @@ int RemoteCommand::runHere(const CommandContext& context,
 int RemoteCommand::runForSending(const std::vector<SentOutput>& outputs,
                                  const std::function<int(const std::vector<std::string>&)>& run) {
   try {
-    return run(m_arguments);
+    return run(m_words);
   } catch (const agent::AskingStopped&) {
     throw;
   } catch (const UsageError&) {
@@ -289,7 +326,7 @@ bool RemoteCommand::sendOutput(const SentOutput& output, const CommandContext& c
   agent::show_copy_as(here, here);
   context.interrupt.say("interrupted while it was sent; " + kept);
   try {
-    if (!agent::send_file(output.here, output.there, m_parsed.force, context.job())) return false;
+    if (!agent::send_file(output.here, output.there, output.force, context.job())) return false;
   } catch (const agent::AskingStopped&) {
     throw;
   } catch (const Error& error) {
@@ -310,7 +347,8 @@ int RemoteCommand::runThere(const CommandContext& context) {
   agent::Message request = agent::request_for("command");
   for (const PathArgument& argument : m_parsed.paths) {
     const std::string url = urlIn(argument.value);
-    const std::string name = argument.value.substr(0, argument.value.size() - url.size());  // NAME= of a model
+    const std::string path = pathIn(argument);
+    const std::string name = argument.value.substr(0, argument.value.size() - path.size());  // NAME=
     if (argument.value == "-") {
       if (argument.output || request.header.contains("input")) continue;
       const std::string input = read_input_bytes("-", "text", agent::kMostParts);
@@ -318,39 +356,43 @@ int RemoteCommand::runThere(const CommandContext& context) {
       continue;
     }
     if (!url.empty() && agent::parse_remote_path(url).host == host) {
-      const std::string path = agent::parse_remote_path(url).path;
-      names.add(path, url);
-      notes.add(path, url);
-      replace(argument.value, name + path);
+      const std::string there = agent::path_from_root(agent::parse_remote_path(url));
+      names.add(there, url);
+      notes.add(there, url);
+      replace(argument.value, name + there);
       if (argument.output && m_parsed.command == "eval") {
         context.interrupt.say(fmt::format(
             "interrupted: if work was begun, it is in {}.partial, and the same command goes on from it", url));
       }
       continue;
     }
-    if (url.empty() && !argument.output && std::filesystem::is_directory(argument.value)) {
+    const auto isFolder = [&] {
+      return url.empty() ? std::filesystem::is_directory(path) : agent::file_facts(url).kind == "folder";
+    };
+    if (!argument.output && isFolder()) {
       throw UsageError(
           fmt::format("{}: is a folder, and only files are sent to {}, where the command runs: copy the "
                       "folder there and name it as ssh://{}/PATH",
-                      argument.value, host.words(), host.words()));
+                      path, host.words(), host.words()));
     }
-    const agent::RemotePath there = placeFor(nameOf(url.empty() ? argument.value : url), *remote, context.job());
+    const agent::RemotePath there =
+        placeFor(nameOf(url.empty() ? path : agent::parse_remote_path(url).path), *remote, context.job());
     if (there.path.empty()) return kInterrupted;
     if (argument.output) {
       if (!url.empty()) throw UsageError(fmt::format("{}: is neither here nor where the model runs: choose one", url));
       requireWritable(argument.value, m_parsed.force);
       outputs.emplace_back(there, argument.value);
     } else {
-      const std::filesystem::path here = agent::file_here(argument.value, context.job());
-      if (here.empty() || !sendInput(here, argument.value, there, context.job())) return kInterrupted;
+      const std::filesystem::path here = agent::file_here(path, context.job());
+      if (here.empty() || !sendInput(here, path, there, context.job())) return kInterrupted;
     }
-    names.add(there.path, argument.value);
+    names.add(there.path, path);
     notes.add(there.path, argument.output ? fmt::format("{} (made in the temporary folder of {}, TMPDIR there)",
                                                         argument.value, host.words())
-                                          : argument.value);
-    replace(argument.value, there.path);
+                                          : path);
+    replace(argument.value, name + there.path);
   }
-  agent::put(request, "arguments", std::vector<std::string>(m_arguments.begin() + 1, m_arguments.end()));
+  agent::put(request, "arguments", m_words);
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
       const std::string note = notes.in_place(agent::take<std::string>(message, "note"));
@@ -369,17 +411,35 @@ int RemoteCommand::runThere(const CommandContext& context) {
   const int code = agent::take<int>(*answer, "answer");
   if (code != kDone) return code;
   for (const auto& [there, here] : outputs) {
-    try {
-      if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return kInterrupted;
-    } catch (const agent::ConnectionLost&) {
-      throw;
-    } catch (const Error& error) {
-      context.console.endProgress();
-      keepThere(there, here, error, context.job());
-    }
-    context.console.endProgress();
+    if (!fetchOutput(there, here, context)) return kInterrupted;
   }
   return code;
+}
+
+/// @returns false if the job was stopped
+bool RemoteCommand::fetchOutput(const agent::RemotePath& there, const std::string& here,
+                                const CommandContext& context) {
+  // From here on it does not go with the connection, or with this process.
+  const bool stays = [&] {
+    const agent::AskingFor nobody{std::stop_token()};  // whether it stays is said: this is not stopped half-way
+    return agent::leave_there(there, {});
+  }();
+  if (stays) context.interrupt.say(keptThere("interrupted while it was fetched", there));
+  try {
+    if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return false;
+  } catch (const agent::AskingStopped&) {
+    throw;
+  } catch (const agent::ConnectionLost& error) {
+    if (!stays) throw;
+    throw Error(keptThere(error.what(), there));
+  } catch (const Error& error) {
+    context.console.endProgress();
+    keepThere(there, stays, here, error, context.job());
+  }
+  context.console.endProgress();
+  context.interrupt.say(std::string(kInterruptedMessage));
+  if (stays) forgetThere(there, context.job());
+  return true;
 }
 
 }  // namespace foxscope::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/cli/command.h"
+#include "backend/agent/remote_path.h"
 
 namespace foxscope::cli {
 
@@ -18,13 +19,13 @@ struct SentOutput;
 /// An output on another machine is written here and then sent.
 class RemoteCommand {
  public:
-  /// @param arguments  the program's name first
-  /// @throws UsageError for models on several machines, and for what cannot be sent
-  RemoteCommand(std::vector<std::string> arguments, const ParsedCommand& parsed);
+  /// @throws UsageError for models on several machines, for what cannot be sent, and for commands that work on files of
+  ///         their own machine alone
+  explicit RemoteCommand(const ParsedCommand& parsed);
 
   /// Whether it has to run at all: some argument that the command does not read from afar itself names another machine.
   [[nodiscard]] bool needed() const { return m_needed; }
-  /// @param run  runs the command here with other arguments
+  /// @param run  runs the command here with other words, as ParsedCommand::words
   /// @returns the command's exit code
   int run(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run);
 
@@ -32,13 +33,14 @@ class RemoteCommand {
   [[nodiscard]] std::string placeOfFolder() const;
   void requireOneProcess() const;
   int runThere(const CommandContext& context);
+  bool fetchOutput(const agent::RemotePath& there, const std::string& here, const CommandContext& context);
   int runForSending(const std::vector<SentOutput>& outputs,
                     const std::function<int(const std::vector<std::string>&)>& run);
   bool sendOutput(const SentOutput& output, const CommandContext& context);
   int runHere(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run);
   void replace(const std::string& path, const std::string& with);
 
-  std::vector<std::string> m_arguments;
+  std::vector<std::string> m_words;
   const ParsedCommand& m_parsed;
   std::string m_place;  ///< URL of a model or folder there; empty: it runs here
   bool m_needed = false;

@@ -208,12 +208,12 @@ int carryOut(const TrainingOrder& order, const CommandContext& context, Processe
 }
 
 TrainingOrder toGoOn(const std::filesystem::path& output) {
-  if (TrainingFolder::is(output)) return {read_recipe(TrainingFolder(output).recipe(), {}), output, true};
   std::error_code missing;
   if (std::filesystem::exists(output / "checkpoints", missing) && TrainingFolder::is_free(output)) {
     throw Error(fmt::format("{}: holds no training yet: begin it with -o {}", output.string(), output.string()));
   }
-  throw Error(fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
+  TrainingFolder::require(output);
+  return {read_recipe(TrainingFolder(output).recipe(), {}), output, true};
 }
 
 TrainingOrder orderOf(const TrainOptions& options) {

@@ -123,6 +123,10 @@ Options curves() {
            "Where the legend is; auto puts it inside where it covers nothing (default: auto)"}};
 }
 
+constexpr const char* kScales = "auto|linear|log";
+constexpr const char* kScaleHelp =
+    "Scale of the axis across; auto is log for numbers above 0 that differ by a factor of 50 and more (default: auto)";
+
 /// @param quantities  the default
 Options maps(const std::string& quantities) {
   return {{"--quantity", "QUANTITY,...", Takes::list,
@@ -245,6 +249,9 @@ std::vector<FigureKind> kinds() {
        kAtlas,
        model() + head("--head", "Head whose tokens are shown (default: one of middle memory)") +
            Options{{"--count", "N", Takes::integer, "Tokens in each list (default: 15)"},
+                   {"--by", "gate|resets", Takes::text,
+                    "Bars: mean -log f, nats, or the share of readings that are resets, f < 1/2 (default: gate)"},
+                   {"--holding", "TEXT", Takes::text, "Tokens that hold this text, whatever its case"},
                    {"--fewest", "N", Takes::integer,
                     "Readings that a token needs; fewer than 30 are drawn in grey (default: 30)"}} +
            common(),
@@ -253,11 +260,17 @@ std::vector<FigureKind> kinds() {
       {"passages",
        "Passages of a corpus in which a head forgets most, and others that an atlas keeps",
        "  foxscope figure passages atlas.h5 --head 6:1 -o passages.pdf\n"
-       "  foxscope figure passages atlas.h5 --head 6:1 --kind resets,deciles --count 10 -o passages.pdf",
+       "  foxscope figure passages atlas.h5 --head 6:1 --kind resets,deciles --count 10 -o passages.pdf\n"
+       "  foxscope figure passages atlas.h5 --head all --holding \"he said\" -o passages.pdf",
        kAtlas,
-       model() + head("--head", "Head whose passages are shown (default: one of middle memory)") +
-           Options{{"--kind", "KIND,...", Takes::list,
-                    "Kinds of passages, as `foxscope info ATLAS.h5 --table passages` names them (default: the first)"},
+       model() +
+           Options{{"--head,--heads", "L:H,...", Takes::list,
+                    "Heads whose passages are shown, or all; those of several are merged by their values (default: one "
+                    "of middle memory)"},
+                   {"--kind", "KIND,...", Takes::list,
+                    "Kinds of passages, as `foxscope info ATLAS.h5 --table passages` names them, or all (default: the "
+                    "first)"},
+                   {"--holding", "TEXT", Takes::text, "Passages that hold this text, whatever its case"},
                    {"--count", "N", Takes::integer, "Passages of each kind (default: 12)"}} +
            common(),
        drawing<drawPassages>(),
@@ -279,15 +292,23 @@ std::vector<FigureKind> kinds() {
        drawing<drawSimilarity>()},
       {"scatter", "Heads as points over two statistics, coloured by label or layer, named where they are extreme",
        "  foxscope figure scatter run.h5 -o scatter.pdf\n"
-       "  foxscope figure scatter heads.h5 --x rate_decay_time --y entropy --colour-by layer -o scatter.pdf",
+       "  foxscope figure scatter heads.h5 --x rate_decay_time --y entropy --colour-by layer -o scatter.pdf\n"
+       "  foxscope figure scatter atlas.h5 --colour-by gate_median --heads 1:2,6:3 -o scatter.pdf",
        kHeads,
        model() +
            Options{{"--x", "NAME", Takes::text,
-                    "Statistic across, as `foxscope heads` and docs/maps.md name it (default: rate_decay_time, without "
-                    "a gate in every layer d50)"},
+                    "Statistic across, as `foxscope heads` and docs/maps.md name it, or layer or head (default: "
+                    "rate_decay_time, without a gate in every layer d50)"},
                    {"--y", "NAME", Takes::text, "Statistic up (default: d90_without_first)"},
-                   {"--colour-by,--color-by", "label|layer", Takes::text,
-                    "What colours tell (default: label, where labels are known)"},
+                   {"--colour-by,--color-by", "label|layer|NAME", Takes::text,
+                    "What colours tell: the label, the layer, or a statistic, with a colour bar (default: label, where "
+                    "labels are known)"},
+                   {"--heads", "L:H,...", Takes::list, "Heads to ring and to name"},
+                   {"--x-scale", kScales, Takes::text, kScaleHelp},
+                   {"--y-scale", kScales, Takes::text, "The same of the axis up (default: auto)"},
+                   {"--colour-scale,--color-scale", kScales, Takes::text, "The same of colours (default: auto)"},
+                   {"--x-limits", "A:B", Takes::text, "Ends of the horizontal axis"},
+                   {"--y-limits", "A:B", Takes::text, "Ends of the vertical axis"},
                    {"--names", "N", Takes::integer, "Heads to name at each end of each axis (default: 2)"}} +
            runs(),
        drawing<drawScatter>()},

@@ -104,7 +104,7 @@ class PartsPage {
     std::vector<std::string> notes = std::move(asked.notes);
     notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
     for (const std::string& note : notes) m_notes.push_back(part.letter.empty() ? note : part.letter + ' ' + note);
-    // Of tables behind the first the heading is left out.
+    // Tables behind the first have no heading.
     m_numbers +=
         m_numbers.empty() ? drawn->file : drawn->file.substr(std::min(drawn->file.find('\n') + 1, drawn->file.size()));
     return true;

@@ -15,6 +15,7 @@ namespace foxscope::figure {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 constexpr const char* kSchemaKey = "foxscope_figure";
@@ -93,6 +94,23 @@ FigurePart partOf(const json& panel, const std::string& name) {
   return part;
 }
 
+ordered_json jsonOf(const std::vector<std::pair<std::string, FigureSpec::Value>>& options) {
+  ordered_json object = ordered_json::object();
+  for (const auto& [name, value] : options) {
+    if (const bool* set = std::get_if<bool>(&value)) {
+      object[name] = *set;
+      continue;
+    }
+    const auto& values = std::get<std::vector<std::string>>(value);
+    object[name] = values.size() == 1 ? ordered_json(values.front()) : ordered_json(values);
+  }
+  return object;
+}
+
+std::string written(const ordered_json& spec) {
+  return spec.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 void refuseSpec(const std::string& name, const std::string& why) {
@@ -156,17 +174,21 @@ std::string FigureSpec::text(std::string_view name, const char* otherwise) const
 }
 
 std::string FigureSpec::text() const {
-  nlohmann::ordered_json written = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : options) {
-    if (const bool* set = std::get_if<bool>(&value)) {
-      written[name] = *set;
-      continue;
+  return written({{kSchemaKey, kSchema}, {"kind", kind}, {"options", jsonOf(options)}});
+}
+
+std::string FigureParts::text() const {
+  ordered_json panels = ordered_json::array();
+  for (const auto& row : rows) {
+    ordered_json& line = panels.emplace_back(ordered_json::array());
+    for (const FigurePart& part : row) {
+      ordered_json& panel = line.emplace_back(ordered_json{{"kind", part.spec.kind}});
+      if (!part.files.empty()) panel["files"] = part.files;
+      if (part.share != 1) panel["share"] = part.share;
+      panel["options"] = jsonOf(part.spec.options);
     }
-    const auto& values = std::get<std::vector<std::string>>(value);
-    written[name] = values.size() == 1 ? nlohmann::ordered_json(values.front()) : nlohmann::ordered_json(values);
   }
-  const nlohmann::ordered_json spec{{kSchemaKey, kSchema}, {"kind", kind}, {"options", std::move(written)}};
-  return spec.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return written({{kSchemaKey, kSchema}, {"panels", std::move(panels)}, {"options", jsonOf(page.options)}});
 }
 
 std::vector<std::string> FigureSpec::words() const {

@@ -58,6 +58,8 @@ struct FigureParts {
   /// @returns nothing for a file without "panels", which describes one figure
   /// @throws Error as FigureSpec::parse
   static std::optional<FigureParts> parse(std::string_view text, const std::string& name);
+  /// The file's content, which `parse` reads.
+  [[nodiscard]] std::string text() const;
 };
 
 /// The bytes of a file that describes a figure.

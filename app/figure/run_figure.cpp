@@ -16,25 +16,6 @@ bool sharesName(const RunFigure& figure, const FigureRun& run) {
   });
 }
 
-void addStyle(const RunFigure& figure, const FigureStyle& style, FigureSpec& spec) {
-  const FigureFormat& format = style.format;
-  spec.set("width", fmt::format("{}mm", format.widthMm));
-  if (format.heightMm) spec.set("height", fmt::format("{}mm", *format.heightMm));
-  if (format.dpi != FigureFormat{}.dpi) spec.set("dpi", fmt::format("{}", format.dpi));
-  if (!format.fontFamily.empty()) spec.set("font", format.fontFamily);
-  if (format.fontSizePt) spec.set("font-size", fmt::format("{}", *format.fontSizePt));
-  if (format.lineWidthPt) spec.set("line-width", fmt::format("{}", *format.lineWidthPt));
-  if (!style.title.empty()) spec.set("title", style.title);
-  std::vector<std::string> labels;
-  for (const auto& [name, text] : style.labels) labels.push_back(fmt::format("{}={}", name, text));
-  if (!labels.empty() && figure.row().takes("models")) spec.set("label", std::move(labels));
-  if (figure.row().takes("legend-at") && style.legend != LegendPlace::automatic) {
-    spec.set("legend-at", style.legend == LegendPlace::none ? "none" : "above");
-  }
-  if (style.letters == PanelLetters::none) spec.set("no-letters", true);
-  if (format.svgText == FigureFormat::SvgText::text) spec.set("svg-text", true);
-}
-
 // Adds the looks that differ from those of their place.
 void addLooks(const RunFigure& figure, FigureSpec& spec) {
   const FigureKind& row = figure.row();
@@ -90,6 +71,25 @@ std::optional<DrawnFigure> drawRunFigure(const RunFigure& figure, const FigureSt
   return figure.row().draw(request);
 }
 
+void addStyle(const FigureKind& kind, const FigureStyle& style, FigureSpec& spec) {
+  const FigureFormat& format = style.format;
+  spec.set("width", fmt::format("{}mm", format.widthMm));
+  if (format.heightMm) spec.set("height", fmt::format("{}mm", *format.heightMm));
+  if (format.dpi != FigureFormat{}.dpi) spec.set("dpi", fmt::format("{}", format.dpi));
+  if (!format.fontFamily.empty()) spec.set("font", format.fontFamily);
+  if (format.fontSizePt) spec.set("font-size", fmt::format("{}", *format.fontSizePt));
+  if (format.lineWidthPt) spec.set("line-width", fmt::format("{}", *format.lineWidthPt));
+  if (!style.title.empty()) spec.set("title", style.title);
+  std::vector<std::string> labels;
+  for (const auto& [name, text] : style.labels) labels.push_back(fmt::format("{}={}", name, text));
+  if (!labels.empty() && kind.takes("models")) spec.set("label", std::move(labels));
+  if (kind.takes("legend-at") && style.legend != LegendPlace::automatic) {
+    spec.set("legend-at", style.legend == LegendPlace::none ? "none" : "above");
+  }
+  if (style.letters == PanelLetters::none) spec.set("no-letters", true);
+  if (format.svgText == FigureFormat::SvgText::text) spec.set("svg-text", true);
+}
+
 FigureSpec specOf(const RunFigure& figure, const FigureStyle& style) {
   FigureSpec spec{figure.kind};
   std::vector<std::string> names;
@@ -97,7 +97,7 @@ FigureSpec specOf(const RunFigure& figure, const FigureStyle& style) {
   spec.set(figure.row().takes("models") ? "models" : "model", fmt::format("{}", fmt::join(names, ",")));
   spec.options.insert(spec.options.end(), figure.options.begin(), figure.options.end());
   addLooks(figure, spec);
-  addStyle(figure, style, spec);
+  addStyle(figure.row(), style, spec);
   return spec;
 }
 
@@ -114,16 +114,21 @@ std::string commandObstacle(const RunFigure& figure) {
   return {};
 }
 
-std::string commandOf(const RunFigure& figure, const FigureStyle& style, const std::string& output, Folders folders) {
+std::string commandOf(const FigureSpec& spec, const std::vector<std::string>& files, const std::string& output,
+                      Folders folders) {
   const auto shown = [&](const std::string& path) {
     return asFile(folders == Folders::kept ? path : without_folder(path));
   };
-  std::vector<std::string> words{"foxscope", "figure", figure.kind};
-  for (const std::string& file : filesOf(figure)) words.push_back(shown(file));
-  const auto options = specOf(figure, style).words();
+  std::vector<std::string> words{"foxscope", "figure", spec.kind};
+  for (const std::string& file : files) words.push_back(shown(file));
+  const auto options = spec.words();
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), {"-o", shown(output)});
   return quoted_command_line(words);
+}
+
+std::string commandOf(const RunFigure& figure, const FigureStyle& style, const std::string& output, Folders folders) {
+  return commandOf(specOf(figure, style), filesOf(figure), output, folders);
 }
 
 }  // namespace foxscope::figure

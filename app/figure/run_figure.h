@@ -25,6 +25,9 @@ struct RunFigure : FigureSpec {
 std::optional<DrawnFigure> drawRunFigure(const RunFigure& figure, const FigureStyle& style, EvaluatedRuns& evaluated,
                                          const Job& job);
 
+/// Adds the options of a kind by which a style differs from the usual one.
+void addStyle(const FigureKind& kind, const FigureStyle& style, FigureSpec& spec);
+
 /// The figure as `foxscope figure spec` reads it, with everything that differs from what the command does by itself.
 FigureSpec specOf(const RunFigure& figure, const FigureStyle& style);
 
@@ -32,7 +35,10 @@ FigureSpec specOf(const RunFigure& figure, const FigureStyle& style);
 std::string commandObstacle(const RunFigure& figure);
 
 enum class Folders { kept, leftOut };
-/// The command that draws the figure into this file, as a shell takes it.
+/// The command that draws a spec of these files into a file, as a shell takes it.
+std::string commandOf(const FigureSpec& spec, const std::vector<std::string>& files, const std::string& output,
+                      Folders folders);
+/// The command that draws the figure into this file, likewise.
 /// @param folders  left out of what stands in the metadata of a figure
 std::string commandOf(const RunFigure& figure, const FigureStyle& style, const std::string& output, Folders folders);
 

@@ -11,7 +11,7 @@ namespace foxscope::page {
 /// Bytes as letters that HTML and JSON take as they are (RFC 4648, 4).
 std::string base64(std::string_view bytes);
 
-/// What is alike in bytes that are deflated.
+/// The kind of likeness among bytes that are deflated.
 enum class Alike {
   sequences,  ///< they repeat
   letters,    ///< some values are frequent, no sequence is

@@ -15,6 +15,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/base/sha256.h"
+#include "backend/map/maps_elsewhere.h"
 #include "backend/trace/decay_time.h"
 #include "backend/trace/token_strings.h"
 
@@ -95,7 +96,7 @@ std::string scriptJson(const Json& json) {
   return text;
 }
 
-/// What `{{name}}` stands for. Values are not looked through again.
+/// Puts a value in the place of each `{{name}}`. Values are not looked through again.
 std::string filled(std::string_view html, const std::vector<std::pair<std::string_view, std::string>>& values) {
   std::string text;
   while (true) {
@@ -245,7 +246,8 @@ Json decayJson(const Trace& trace, const figure::HeadIndex& head, Blocks& blocks
 /// The heads of a model.
 /// @param largest_error  of A, so far
 /// @returns nothing if the job was stopped
-std::optional<Json> headsJson(const PageModel& model, Blocks& blocks, double& largest_error, const Job& job) {
+std::optional<Json> headsJson(PageModel model, Blocks& blocks, double& largest_error, const Job& job) {
+  model.trace.trace = computed_here(model.trace.trace);  // thousands of rows of each head are compared
   const Trace& trace = *model.trace;
   const TraceInfo& info = trace.info();
   Json heads = Json::array();

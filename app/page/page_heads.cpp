@@ -17,7 +17,7 @@ namespace {
 using figure::HeadIndex;
 
 constexpr double kBase64 = 4.0 / 3;
-/// Of a rounded query or key, deflated; measured on the demo models.
+/// Bytes of a number of a rounded query or key, deflated; measured on the demo models.
 constexpr double kBytesOfNumber = 1.5;
 constexpr double kBytesOfToken = 24;  ///< its letters in JSON, losses of two models
 constexpr double kBytesOfScript = 90e3;

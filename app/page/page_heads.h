@@ -18,7 +18,7 @@ struct PageModel {
   std::vector<figure::HeadIndex> heads;
 };
 
-/// What a page is made to stay below, and what it may have at most, bytes.
+/// A page is made to stay below the first number of bytes, and may have the second at most.
 inline constexpr double kWantedPage = 5e6;
 inline constexpr double kLargestPage = 64e6;
 /// Heads of a page that nobody has chosen.

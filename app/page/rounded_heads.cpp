@@ -165,7 +165,7 @@ double errorOf(const Exact& exact, HeadVectors vectors, std::span<const float> n
   return error;
 }
 
-/// What an error of a head may be: A is at most 1, M has no such scale.
+/// The largest error that a head may have: A is at most 1, M has no such scale.
 double allowedError(const Exact& exact) {
   const bool softmax = exact.head.trace->info().mixer(exact.head.layer).has_softmax();
   return kLargestError * (softmax ? 1.0 : exact.largest);

@@ -28,7 +28,7 @@ constexpr std::string_view kNameOfProgram = "foxscope: ";
 
 std::optional<Message> answer_folder(const Asked& /*asked*/) {
   Message answer;
-  put(answer, "answer", make_temporary_folder().string());
+  put(answer, "answer", make_folder_of_client().string());
   return answer;
 }
 

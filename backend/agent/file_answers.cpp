@@ -29,6 +29,7 @@
 #include "backend/base/system_memory.h"
 #include "backend/file/file_trace.h"
 #include "backend/file/provenance.h"
+#include "backend/text/tokenizer.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope::agent {
@@ -37,7 +38,7 @@ namespace {
 constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kMostUploads = 8;
 constexpr std::int64_t kCopiedAtOnce = std::int64_t{4} << 20;
-/// Of a file's beginning, which are part of its identity.
+/// Bytes of a file's beginning that are part of its identity.
 constexpr std::size_t kIdentifyingBytes = 4096;
 
 bool is_hdf5(const std::string& path) {
@@ -80,7 +81,8 @@ std::optional<Message> answer_list(const Asked& asked) {
   for (std::filesystem::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed)) {
     list.more = names.size() == kMostEntries;
     if (list.more || asked.job.stopped()) break;
-    names.push_back(entry->path().filename().string());
+    std::string name = entry->path().filename().string();
+    if (!find_invalid_utf8(name)) names.push_back(std::move(name));  // no request could name it
   }
   if (failed) throw Error(fmt::format("{}: cannot be listed ({})", path, failed.message()));
   std::ranges::sort(names);
@@ -248,9 +250,11 @@ std::optional<Message> answer_place(const Asked& asked) {
 std::optional<Message> answer_forget(const Asked& asked) {
   const std::filesystem::path path = local_path(take<std::string>(asked.request, "path"));
   std::error_code failed;
-  const bool own = path.parent_path() == cache_folder(kRuns) && path.native().ends_with(".h5");
+  const bool left = is_folder_of_client(path.parent_path());
+  const bool own = left || (path.parent_path() == cache_folder(kRuns) && path.native().ends_with(".h5"));
   Message answer;
   put(answer, "answer", own && std::filesystem::remove(path, failed));
+  if (left) std::filesystem::remove(path.parent_path(), failed);  // unless something else is in it
   return answer;
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What an entry of the folder begins with; behind it stand the SHA-256 of the message and the message.
+/// The first line of an entry of the folder; behind it stand the SHA-256 of the message and the message.
 constexpr std::string_view kFirstLine = "foxscope answer 1\n";
 constexpr std::size_t kHashLetters = 64;
 constexpr const char* kEnding = ".answer";

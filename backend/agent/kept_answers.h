@@ -24,7 +24,7 @@ class KeptAnswers {
   static constexpr std::size_t kMostBytes = std::size_t{8} << 20;
   static constexpr std::uint64_t kFolderBytes = std::uint64_t{256} << 20;
 
-  /// Of the whole program.
+  /// The answers that the whole program keeps.
   static KeptAnswers& all();
 
   /// Keeps answers in a folder too, which is made where it is missing; at most so many bytes, of which the ones that

@@ -137,6 +137,15 @@ void forget_run(const RemotePath& run, const Job& job) {
   answer_to<bool>(request_about("forget", run), run.host, job, Again::never);
 }
 
+std::string path_from_root(const RemotePath& path) {
+  if (!path.path.starts_with('~')) return path.path;
+  return answer_about<FileFacts>("stat", RemotePath{path.host, "~"}).resolved + path.path.substr(1);
+}
+
+std::optional<std::string> weights_of(const RemotePath& folder, const Job& job) {
+  return answer_to<std::string>(request_about("weights", folder), folder.host, job);
+}
+
 bool leave_there(const RemotePath& file, const Job& job) {
   return answer_to<bool>(request_about("leave", file), file.host, job, Again::never).value_or(false);
 }
@@ -157,7 +166,10 @@ std::filesystem::path file_here(const std::string& path, const Job& job) {
 
 bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool overwrite, const Job& job) {
   const auto facts = answer_about<FileFacts>("stat", from);
-  if (facts.kind != "file") throw Error(fmt::format("{}: is a {}, not a file", from.url(), facts.kind));
+  if (facts.kind != "file") {
+    const char* const what = facts.kind == "folder" ? "a folder" : "a device or a stream";
+    throw Error(fmt::format("{}: is {}, and only files are copied from another machine", from.url(), what));
+  }
   const auto remote = Remote::at(from.host);
   AtomicFile file(to, overwrite);
   file.require_space(static_cast<std::uint64_t>(std::max<std::int64_t>(0, facts.bytes)));

@@ -43,8 +43,17 @@ std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, con
 /// @throws Error likewise
 std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job,
                                         const std::string& ending = ".h5");
-/// Removes such a run; nothing where it has gone, and for any other file.
+/// Removes such a run, or a file that was left (leave_there); nothing where it has gone, and for any other file.
 void forget_run(const RemotePath& run, const Job& job);
+
+/// A path there from / on, for who knows no "~", such as the words of a command. The file need not be there.
+/// @throws Error likewise
+std::string path_from_root(const RemotePath& path);
+
+/// SHA-256 of the weights of a checkpoint on another machine, lower-case hexadecimal.
+/// @returns nothing if the job was stopped
+/// @throws Error likewise, and for a folder that is no checkpoint
+std::optional<std::string> weights_of(const RemotePath& folder, const Job& job);
 
 /// A file here: the path itself, or of one on another machine a copy under the same name, which
 /// remove_temporary_folders takes away. A file that has not changed is copied once.

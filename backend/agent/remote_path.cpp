@@ -6,15 +6,27 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope::agent {
 namespace {
 
 constexpr std::string_view kScheme = "ssh://";
 constexpr int kLargestPort = 65535;
+constexpr const char* kPercent = "a % needs two hexadecimal digits behind it, and one of a name is written %25";
 
 [[noreturn]] void refuse_url(const std::string& url, std::string_view problem) {
   throw UsageError(fmt::format("{}: {}: write ssh://[USER@]HOST[:PORT]/PATH, /~/ for the home folder", url, problem));
+}
+
+/// A path as an URL has it: what would be taken for an escape, and what no line shows, is escaped.
+std::string escaped(std::string_view path) {
+  std::string text;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f || c == '%' ? fmt::format("%{:02X}", byte) : std::string(1, c);
+  }
+  return text;
 }
 
 std::string unescaped(const std::string& url, std::string_view part) {
@@ -28,11 +40,15 @@ std::string unescaped(const std::string& url, std::string_view part) {
     const char* const digits = part.data() + n + 1;
     const bool whole = part.size() - n > 2;
     const auto read = whole ? std::from_chars(digits, digits + 2, byte, 16) : std::from_chars_result{digits, {}};
-    if (!whole || read.ptr != digits + 2) refuse_url(url, "a % needs two hexadecimal digits behind it");
+    if (!whole || read.ptr != digits + 2) refuse_url(url, kPercent);
     text += static_cast<char>(byte);
     n += 2;
   }
   if (text.find('\0') != std::string::npos) refuse_url(url, "no path has a byte of 0");
+  if (find_invalid_utf8(text)) {
+    throw UsageError(fmt::format(
+        "{}: this name is not UTF-8, and no request can hold it: rename the file there, or make a link to it", url));
+  }
   return text;
 }
 
@@ -68,12 +84,13 @@ std::string RemoteHost::words() const {
 }
 
 std::string RemotePath::url() const {
-  return fmt::format("{}{}{}{}", kScheme, host.words(), path.starts_with('/') ? "" : "/", path);
+  return fmt::format("{}{}{}{}", kScheme, host.words(), path.starts_with('/') ? "" : "/", escaped(path));
 }
 
 std::string said_there(std::string_view host, std::string_view sentence) {
-  return fmt::format("{}{}{}{}", sentence.starts_with('/') ? kScheme : "", host, sentence.starts_with('/') ? "" : ": ",
-                     sentence);
+  if (!sentence.starts_with('/')) return fmt::format("{}: {}", host, sentence);
+  const std::size_t end = std::min(sentence.find(": "), sentence.size());
+  return fmt::format("{}{}{}{}", kScheme, host, escaped(sentence.substr(0, end)), sentence.substr(end));
 }
 
 bool is_remote(std::string_view path) { return path.starts_with(kScheme); }
@@ -87,8 +104,10 @@ RemotePath parse_remote_path(const std::string& url) {
   if (const std::size_t at = place.rfind('@'); at != std::string_view::npos) {
     remote.host.user = unescaped(url, place.substr(0, at));
     if (remote.host.user.empty()) refuse_url(url, "there is no user before the @");
-    if (remote.host.user.find(':') != std::string::npos) {
-      refuse_url(url, "passwords are ssh's own concern, and stand in no URL");
+    if (const std::size_t colon = place.find(':'); colon < at) {
+      // It is shown nowhere.
+      const std::string shown = fmt::format("{}{}:...{}", kScheme, place.substr(0, colon), rest.substr(at));
+      refuse_url(shown, "passwords are ssh's own concern, and stand in no URL");
     }
     place.remove_prefix(at + 1);
   }
@@ -98,13 +117,14 @@ RemotePath parse_remote_path(const std::string& url) {
     if (end == std::string_view::npos) refuse_url(url, "a [ has no ] behind it");
     remote.host.host = place.substr(1, end - 1);
     port = place.substr(end + 1);
+    if (!port.empty() && !port.starts_with(':')) refuse_url(url, "behind a ] comes : and a port, or the path");
   } else {
     const std::size_t colon = std::min(place.find(':'), place.size());
     remote.host.host = unescaped(url, place.substr(0, colon));
     port = place.substr(colon);
   }
   if (remote.host.host.empty()) refuse_url(url, "it names no host");
-  if (!port.empty()) remote.host.port = parse_port(url, port.starts_with(':') ? port.substr(1) : port);
+  if (!port.empty()) remote.host.port = parse_port(url, port.substr(1));
   check_word(url, "user", remote.host.user);
   check_word(url, "host", remote.host.host);
   remote.path = unescaped(url, rest.substr(slash));

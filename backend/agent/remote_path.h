@@ -25,6 +25,7 @@ struct RemotePath {
   std::string path;  ///< absolute, or "~" and "~/..." in the user's home folder there
 
   bool operator==(const RemotePath&) const = default;
+  /// As parse_remote_path reads it.
   [[nodiscard]] std::string url() const;
 };
 
@@ -36,9 +37,9 @@ std::string said_there(std::string_view host, std::string_view sentence);
 /// Whether a path is meant to be on another machine: it begins with "ssh://".
 bool is_remote(std::string_view path);
 
-/// Reads an URL. "%41" stands for the byte 0x41, as in any URL.
-/// @throws UsageError naming it: no host, no path, a port that is none, and a user or host that ssh would take for one
-///         of its options
+/// Reads an URL. "%41" stands for the byte 0x41, as in any URL, so that "%" of a name is "%25".
+/// @throws UsageError naming it: no host, no path, a port that is none, a name that is not UTF-8, and a user or host
+///         that ssh would take for one of its options
 RemotePath parse_remote_path(const std::string& url);
 
 /// Words as a shell takes them from a line, without expanding anything: blanks part them, quotes and backslashes keep

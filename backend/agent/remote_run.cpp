@@ -555,7 +555,7 @@ struct TextAndTokens {
   std::vector<std::shared_ptr<const TokenTable>> tokens;
 };
 
-/// Of the answer to "open", which holds them all.
+/// Takes text and tokens from the answer to "open", which holds them all.
 TextAndTokens text_of(const Place& place, OpenedRun& opened) {
   TextAndTokens whole;
   if (!opened.texts.empty()) whole.text = std::make_shared<const Text>(std::move(opened.texts.front()));

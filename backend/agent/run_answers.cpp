@@ -46,7 +46,7 @@ constexpr std::size_t kPictureBytes = 95'000;
 /// So many of 240 steps become one at most, and so many pixels in so many rows get one value.
 constexpr int kMostJoined = 40;
 constexpr int kLargestSquare = 4;
-/// Of the lines of a map a stage is sent when the first of this share are done, and then whenever as many times more.
+/// A stage of a map is sent when this share of its lines is done, and then whenever as many times more are.
 constexpr std::int64_t kShareOfStages = 16;
 constexpr std::int64_t kBetweenStages = 4;
 
@@ -476,7 +476,7 @@ Message shaded_answer(const Image& image, const MapRequest& request, bool all_st
   const bool differences = other.bytes < answer.bytes;
   if (differences) answer = std::move(other);
   if (all_steps) return std::move(answer.message);
-  // Of values that are noise a code for their levels takes what it takes; what repeats itself takes less in each.
+  // A code for the levels of noise takes its full length; values that repeat themselves take less in each.
   const double each = static_cast<double>(answer.bytes) / std::max(shading.bits(1), 1e-9);
   for (int side = 1; answer.bytes > kPictureBytes && side <= kLargestSquare; ++side) {
     const double of_squares = each / (side * side);

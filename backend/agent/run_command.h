@@ -9,7 +9,7 @@
 
 namespace foxscope::agent {
 
-/// What a command of the program on another machine left.
+/// The output and the notes that a command on another machine left.
 struct CommandResult {
   std::string output;              ///< of standard output
   std::vector<std::string> notes;  ///< lines for people

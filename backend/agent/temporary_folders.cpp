@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@
 namespace foxscope::agent {
 namespace {
 
-/// What is kept in a folder of the cache stays there until nobody has used it for so many days.
+/// A file in a folder of the cache stays there until nobody has used it for so many days.
 constexpr std::chrono::days kUnusedStay{7};
 
 std::chrono::system_clock::time_point last_use(const std::filesystem::path& path) {
@@ -46,6 +47,15 @@ void remove_unused(const std::filesystem::path& folder) {
   }
 }
 
+constexpr std::string_view kFolder = "foxscope-";
+constexpr std::string_view kFolderOfClient = "foxscope-agent-";
+
+std::filesystem::path place_of_folders() {
+  std::error_code failed;
+  const std::filesystem::path place = std::filesystem::temp_directory_path(failed);
+  return failed ? std::filesystem::path("/tmp") : place;
+}
+
 struct Folders {
   std::mutex mutex;
   std::vector<std::filesystem::path> paths;
@@ -56,12 +66,8 @@ Folders& folders() {
   return *all;
 }
 
-}  // namespace
-
-std::filesystem::path make_temporary_folder() {
-  std::error_code failed;
-  const std::filesystem::path place = std::filesystem::temp_directory_path(failed);
-  std::string folder = ((failed ? std::filesystem::path("/tmp") : place) / "foxscope-XXXXXX").string();
+std::filesystem::path make_folder(std::string_view beginning) {
+  std::string folder = (place_of_folders() / fmt::format("{}XXXXXX", beginning)).string();
   const std::lock_guard lock(folders().mutex);
   if (mkdtemp(folder.data()) == nullptr) {
     throw Error(fmt::format("{}: cannot write there ({}): set TMPDIR to a folder that you may write to", folder,
@@ -70,9 +76,19 @@ std::filesystem::path make_temporary_folder() {
   return folders().paths.emplace_back(folder);
 }
 
+}  // namespace
+
+std::filesystem::path make_temporary_folder() { return make_folder(kFolder); }
+
+std::filesystem::path make_folder_of_client() { return make_folder(kFolderOfClient); }
+
 bool leave_temporary_folder(const std::filesystem::path& folder) {
   const std::lock_guard lock(folders().mutex);
   return std::erase(folders().paths, folder) > 0;
+}
+
+bool is_folder_of_client(const std::filesystem::path& folder) {
+  return folder.parent_path() == place_of_folders() && folder.filename().native().starts_with(kFolderOfClient);
 }
 
 void remove_temporary_folders() {

@@ -9,8 +9,14 @@ namespace foxscope::agent {
 /// @throws Error that says to set TMPDIR
 std::filesystem::path make_temporary_folder();
 
+/// The same, for a client of an agent.
+std::filesystem::path make_folder_of_client();
+
 /// Leaves one of these folders where it is, for good. @returns whether it was one
 bool leave_temporary_folder(const std::filesystem::path& folder);
+
+/// Whether a folder is one of a client by its place and name, also if an earlier agent made it.
+bool is_folder_of_client(const std::filesystem::path& folder);
 
 /// Removes these folders, all that are left; from any thread, also where a signal ends the process.
 void remove_temporary_folders();

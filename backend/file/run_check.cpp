@@ -303,7 +303,7 @@ void read_query_key(const QueryKeyStore& store, int layer, std::int64_t reach) {
   }
 }
 
-/// What is found in a layer.
+/// The findings in a layer.
 struct LayerCheck {
   RunCheckReport report;  ///< of no layer if the check was stopped
   std::vector<RowProblem> problems;

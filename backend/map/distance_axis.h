@@ -8,7 +8,7 @@
 
 namespace foxscope {
 
-/// What the columns of a map are: keys j, or distances i - j + 1, of which 1 is the query itself.
+/// The columns of a map: keys j, or distances i - j + 1, of which 1 is the query itself.
 enum class MapAxes { key, distance };
 
 const char* to_string(MapAxes axes);

@@ -15,7 +15,7 @@ namespace {
 constexpr int kBeyond = 4;
 /// Levels below the lower limit of a logarithmic scale, one a decade.
 constexpr int kDecadesBelow = 8;
-/// What automatic limits are made of: a share of the sizes, and four decades below a round number, which is up to 2.5
+/// Automatic limits are made of a share of the sizes, and of four decades below a round number, which is up to 2.5
 /// times as large as its quantile.
 constexpr double kSignedShare = 0.995;
 constexpr double kLogarithmicShare = 0.999;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -32,7 +33,7 @@ class MapsElsewhere {
   [[nodiscard]] virtual PairReading pair(const HeadOf& head, std::int64_t query, std::int64_t key) const = 0;
   [[nodiscard]] virtual std::optional<HeadStatistics> statistics(const HeadOf& head, const StatisticsOptions& options,
                                                                  const Job& job) const = 0;
-  /// Of the spread that `statistics` or `split` gave, without mass by distance.
+  /// The distances of the spread that `statistics` or `split` gave, without mass by distance.
   [[nodiscard]] virtual DistanceSummary distances(const HeadOf& head, SpreadOf which) const = 0;
   [[nodiscard]] virtual std::optional<DecaySplit> split(const HeadOf& head, const Job& job) const = 0;
   [[nodiscard]] virtual std::optional<std::vector<LogitMeans>> logits(const HeadOf& head, const Job& job) const = 0;
@@ -45,5 +46,9 @@ const MapsElsewhere* elsewhere(const Trace& trace);
 /// Where a head is computed, if not here; null too where `minus` does not lie at the same place: then arrays are read
 /// from both.
 const MapsElsewhere* elsewhere(const HeadOf& head, const std::optional<HeadOf>& minus = std::nullopt);
+
+/// The run whose maps and lines are computed here, for who asks for so many of them that its arrays are fewer bytes:
+/// they are read from where the run lies. A run that lies here is itself.
+std::shared_ptr<const Trace> computed_here(const std::shared_ptr<const Trace>& trace);
 
 }  // namespace foxscope

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/agent/remote_path.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/model/spec/model_config.h"
@@ -95,6 +96,7 @@ class Values {
 
   /// A path of a recipe file is meant from the file's folder, one that was typed from where it was typed.
   [[nodiscard]] std::string path(const char* key, const std::string& path) const {
+    if (agent::is_remote(path)) fail(key, fmt::format("{}: a training works on files of its own machine", path));
     if (typed_.contains(key)) return path;
     return (std::filesystem::path(file_).parent_path() / path).lexically_normal().string();
   }

@@ -56,12 +56,7 @@ std::string news_of(const agent::Message& request, const std::string& name, cons
 
 std::optional<agent::Message> answer_training(const agent::Asked& asked) {
   const std::filesystem::path path = agent::local_path(agent::take<std::string>(asked.request, "path"));
-  std::error_code failed;
-  if (!std::filesystem::exists(path, failed)) throw Error(fmt::format("{}: there is no such folder", path.string()));
-  if (!TrainingFolder::is(path)) {
-    throw Error(fmt::format("{}: is no training: name the folder that `foxscope train` wrote, with recipe.json in it",
-                            path.string()));
-  }
+  TrainingFolder::require(path);
   const TrainingFolder folder(path);
   TrainingNews news;
   news.recipe = read_file_bytes(folder.recipe(), "recipe", std::size_t{1} << 20);

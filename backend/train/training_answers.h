@@ -7,7 +7,7 @@
 
 namespace foxscope {
 
-/// What was added to a training's folder, as it travels.
+/// The lines and files that were added to a training's folder, as they travel.
 struct TrainingNews {
   std::string recipe;          ///< recipe.json
   bool steps_anew = false;     ///< the log of steps is not the one that was known: what comes is from its beginning

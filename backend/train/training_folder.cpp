@@ -140,6 +140,23 @@ bool TrainingFolder::is(const fs::path& path) {
   return fs::is_regular_file(path / kRecipeFile, failed) && fs::is_directory(path / kCheckpointFolder, failed);
 }
 
+void TrainingFolder::require(const fs::path& path) {
+  if (is(path)) return;
+  std::error_code failed;
+  if (!fs::exists(path, failed)) throw Error(fmt::format("{}: there is no such folder", path.string()));
+  if (!fs::is_directory(path, failed)) {
+    throw Error(fmt::format("{}: is a file: name the folder that `foxscope train` wrote", path.string()));
+  }
+  if (fs::is_regular_file(path / kRecipeFile, failed)) {
+    throw Error(
+        fmt::format("{}: holds a training's {}, and no folder {}: copy that one too, or make an empty one to "
+                    "see the curves alone",
+                    path.string(), kRecipeFile, kCheckpointFolder));
+  }
+  throw Error(fmt::format("{}: is no training: name the folder that `foxscope train` wrote, with {} in it",
+                          path.string(), kRecipeFile));
+}
+
 bool TrainingFolder::is_free(const fs::path& path) {
   std::error_code failed;
   if (!fs::exists(fs::symlink_status(path, failed))) return true;

@@ -62,6 +62,8 @@ class TrainingFolder {
   void create(const Recipe& recipe);
   /// Whether a path is such a folder.
   static bool is(const std::filesystem::path& path);
+  /// @throws Error naming what a path lacks that is no such folder
+  static void require(const std::filesystem::path& path);
   /// Whether a new training can begin there: nothing is, or no more than a process leaves that was killed while it made
   /// the folder.
   static bool is_free(const std::filesystem::path& path);

@@ -80,12 +80,7 @@ int TrainingRecord::heads() const {
 
 std::shared_ptr<const TrainingRecord> TrainingReader::read() {
   const std::filesystem::path& path = folder_.path();
-  std::error_code failed;
-  if (!std::filesystem::exists(path, failed)) throw Error(fmt::format("{}: there is no such folder", path.string()));
-  if (!TrainingFolder::is(path)) {
-    throw Error(fmt::format("{}: is no training: name the folder that `foxscope train` wrote, with recipe.json in it",
-                            path.string()));
-  }
+  TrainingFolder::require(path);
   Known now = known_;
   auto record = std::make_shared<TrainingRecord>(now.record == nullptr ? TrainingRecord() : *now.record);
   if (!has_lines_up_to(folder_.log(), now.steps)) {

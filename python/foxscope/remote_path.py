@@ -52,7 +52,10 @@ def said_there(machine: str, sentence: str) -> str:
     """
     if not machine:
         return sentence
-    return f"{_SCHEME}{machine}{sentence}" if sentence.startswith("/") else f"{machine}: {sentence}"
+    if not sentence.startswith("/"):
+        return f"{machine}: {sentence}"
+    path, colon, rest = sentence.partition(": ")
+    return f"{_SCHEME}{machine}{path.replace('%', '%25')}{colon}{rest}"
 
 
 def parse_remote_path(url: str) -> tuple[Host, str]:
@@ -66,7 +69,7 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
 
     def unescaped(part: str) -> str:
         if re.search("%(?![0-9A-Fa-f]{2})", part):
-            raise refuse("a % needs two hexadecimal digits behind it")
+            raise refuse("a % needs two hexadecimal digits behind it, and one of a name is written %25")
         text = os.fsdecode(unquote_to_bytes(os.fsencode(part)))
         if "\0" in text:
             raise refuse("no path has a byte of 0")
@@ -78,6 +81,8 @@ def parse_remote_path(url: str) -> tuple[Host, str]:
     user, _, address = place.rpartition("@")
     if address.startswith("["):
         host, _, port = address[1:].partition("]")
+        if port and not port.startswith(":"):
+            raise refuse("behind a ] comes : and a port, or the path")
         port = port.removeprefix(":")
     else:
         host, _, port = address.partition(":")

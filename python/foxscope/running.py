@@ -42,6 +42,13 @@ def _content(text: "str | os.PathLike[str]") -> bytes:
         raise FoxscopeError(f"{path}: cannot be read ({error.strerror})") from None
 
 
+def _from_root(agent: Agent, path: str) -> str:
+    """A path on an agent's machine for the words of a command, which know no "~"."""
+    if path == "~" or path.startswith("~/"):
+        return str(agent.ask("stat", {"path": "~"}).value["resolved"]) + path[1:]
+    return path
+
+
 def run(
     checkpoints: Checkpoints,
     text: "str | os.PathLike[str]",
@@ -80,10 +87,14 @@ def run(
             check_utf8(there)
             if output_host != host:
                 raise FoxscopeError(f"{url}: the run is written where the models run: name a file of that machine")
+            if host is not None:
+                there = _from_root(agent, there)
         words = ["run", "--text", "-", "-o", there, "--device", device]
         for (name, _), (_, path) in zip(named, places):
             # The agent's own folder is another one; an id of the hub's cache is no folder.
             folder = os.path.abspath(path) if host is None and os.path.isdir(path) else path
+            if host is not None:
+                folder = _from_root(agent, folder)
             words += ["--model", f"{name}={folder}" if name else folder]
         intervene = options.pop("intervene", [])
         for change in [intervene] if isinstance(intervene, str) else intervene:

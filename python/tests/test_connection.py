@@ -357,6 +357,17 @@ class TestOtherMachines:
                 assert run.names == ["fox", "transformer"]
             assert run.closed
 
+    def test_home_folders_and_percent_signs_of_names(self, run_path: Path, there: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", there)
+        Path(there, "fox").symlink_to(MODELS / "gated-deltanet-1m")
+        with foxscope.run("ssh://cluster/~/fox", "The fox ran.", "ssh://cluster/~/50%25.h5") as run:
+            assert run.names == ["fox"]
+        assert Path(there, "50%.h5").is_file()
+        with foxscope.open("ssh://cluster/~/50%25.h5") as run:
+            assert run.names == ["fox"]
+        one_line("/none%25.h5: cannot be opened", lambda: foxscope.open("ssh://cluster/none%25.h5"))
+        one_line("one of a name is written %25", lambda: foxscope.open("ssh://cluster/50%.h5"))
+
     def test_a_model_is_run_there(self, there: str, tmp_path: Path) -> None:
         url = f"ssh://cluster{MODELS / 'gated-deltanet-1m'}"
         with foxscope.run(url, "The fox ran.") as run:

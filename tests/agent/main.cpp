@@ -10,9 +10,11 @@
 #include <gtest/gtest.h>
 
 #include "backend/agent/agent.h"
+#include "backend/agent/command_answers.h"
 #include "backend/agent/fields.h"
 #include "backend/agent/file_answers.h"
 #include "backend/agent/run_answers.h"
+#include "backend/agent/temporary_folders.h"
 #include "tests/agent/peers.h"
 
 namespace foxscope::test {
@@ -34,6 +36,7 @@ void serve(const std::string& role) {
   agent::Agent agent(STDIN_FILENO, STDOUT_FILENO);
   agent::add_run_answers(agent);
   agent::add_file_answers(agent);
+  agent::add_command_answers(agent);
   agent.answers("end", [](const agent::Asked&) -> std::optional<agent::Message> { _exit(3); });
   agent.answers("end once", [start](const agent::Asked&) -> std::optional<agent::Message> {
     if (start == 1) _exit(3);
@@ -48,6 +51,7 @@ void serve(const std::string& role) {
   });
   if (role == "banner") write_text(STDOUT_FILENO, "Welcome to the cluster.\n\033[31mQuota: 90 %\n");
   agent.serve();
+  agent::remove_temporary_folders();
 }
 
 int play(const std::string& role) {

@@ -30,8 +30,13 @@ TEST(RemotePath, IsReadFromAnUrl) {
 }
 
 TEST(RemotePath, IsWrittenAsItWasRead) {
-  for (const char* url : {"ssh://box/data/run.h5", "ssh://ann@box:2222/x", "ssh://box/~/run.h5", "ssh://[fe80::1]/x"}) {
+  for (const char* url : {"ssh://box/data/run.h5", "ssh://ann@box:2222/x", "ssh://box/~/run.h5", "ssh://[fe80::1]/x",
+                          "ssh://box/a b.h5", "ssh://box/50%25.h5", "ssh://box/a%2520b", "ssh://box/two%0Alines"}) {
     EXPECT_EQ(parse_remote_path(url).url(), url);
+  }
+  // What a folder there lists is opened by its URL.
+  for (const char* path : {"/50%.h5", "/a%20b.h5", "/%25", "/q'\".h5", "/a\nb", "/a?b#c"}) {
+    EXPECT_EQ(parse_remote_path(RemotePath{{"", "box", 0}, path}.url()).path, path);
   }
 }
 
@@ -42,10 +47,17 @@ TEST(RemotePath, SaysWhatIsWrongWithAnUrl) {
   EXPECT_EQ(error("ssh:///x"), "ssh:///x: it names no host" + form);
   EXPECT_EQ(error("ssh://@box/x"), "ssh://@box/x: there is no user before the @" + form);
   EXPECT_EQ(error("ssh://ann:secret@box/x"),
-            "ssh://ann:secret@box/x: passwords are ssh's own concern, and stand in no URL" + form);
+            "ssh://ann:...@box/x: passwords are ssh's own concern, and stand in no URL" + form);
+  EXPECT_EQ(error("ssh://[::1]22/x"), "ssh://[::1]22/x: behind a ] comes : and a port, or the path" + form);
   EXPECT_EQ(error("ssh://[fe80::1/x"), "ssh://[fe80::1/x: a [ has no ] behind it" + form);
-  EXPECT_EQ(error("ssh://box/%zz"), "ssh://box/%zz: a % needs two hexadecimal digits behind it" + form);
-  EXPECT_EQ(error("ssh://box/%4"), "ssh://box/%4: a % needs two hexadecimal digits behind it" + form);
+  const std::string percent = ": a % needs two hexadecimal digits behind it, and one of a name is written %25";
+  EXPECT_EQ(error("ssh://box/%zz"), "ssh://box/%zz" + percent + form);
+  EXPECT_EQ(error("ssh://box/%4"), "ssh://box/%4" + percent + form);
+  for (const char* url : {"ssh://box/bad%ff.txt", "ssh://box/bad\xff.txt"}) {
+    EXPECT_EQ(error(url), std::string(url) +
+                              ": this name is not UTF-8, and no request can hold it: rename the file there, or make a "
+                              "link to it");
+  }
   EXPECT_EQ(error("ssh://box/%00"), "ssh://box/%00: no path has a byte of 0" + form);
   for (const char* port : {"0", "65536", "x", "", "-1", "22x"}) {
     const std::string url = std::string("ssh://box:") + port + "/x";
@@ -84,6 +96,8 @@ TEST(AgentCommand, IsSshUnlessTheEnvironmentSaysOtherwise) {
 
 TEST(SaidThere, NamesFilesByUrl) {
   EXPECT_EQ(agent::said_there("ann@box:22", "/data/run.h5: is damaged"), "ssh://ann@box:22/data/run.h5: is damaged");
+  EXPECT_EQ(agent::said_there("box", "/data/50%.h5: 50% of it is damaged"),
+            "ssh://box/data/50%25.h5: 50% of it is damaged");
   EXPECT_EQ(agent::said_there("box", "out of memory"), "box: out of memory");
 }
 

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/agent/fields.h"
 #include "backend/agent/remote_files.h"
 #include "backend/base/error.h"
 #include "tests/agent/peers.h"
@@ -176,6 +177,7 @@ TEST(RemoteFiles, AreListedWithoutNamesThatNoPathHas) {
   const Role role("serve");
   folder.write("a.txt", "words");
   folder.write("inner/config.json", "{}");
+  folder.write("no request can name it \xff.txt", "words");
   const auto list = agent::list_folder(agent::parse_remote_path("ssh://box" + folder.text()), {});
   ASSERT_TRUE(list);
   EXPECT_EQ(list->names, (std::vector<std::string>{"a.txt", "inner"}));
@@ -220,6 +222,32 @@ TEST(RemoteFiles, KeepRunsUntilTheyAreForgotten) {
             "box: a file's ending has letters and digits, at most 12, not /../x");
   EXPECT_EQ(error_of([&] { agent::place_for_run(host, "../fox", {}); }),
             "box: ../fox: a run's name has letters, digits, '.', '_' and '-', at most 100");
+}
+
+TEST(RemoteFiles, WhatWasLeftIsForgottenAlsoByAnotherAgent) {
+  const TemporaryFolder folder;
+  const Variable place("TMPDIR", folder.text());
+  const Role role("serve");
+  const agent::RemoteHost host{"", "box", 0};
+  const auto made = [&] {
+    const auto remote = agent::Remote::at(host);
+    const auto answer = remote->ask(agent::request_for("folder"), {});
+    agent::RemotePath file{host, agent::take<std::string>(*answer, "answer") + "/run.h5"};
+    std::ofstream(file.path) << "a run";
+    return file;
+  };
+  const agent::RemotePath left = made();
+  const agent::RemotePath lost = made();
+  EXPECT_TRUE(agent::leave_there(left, {}));
+  EXPECT_FALSE(agent::leave_there({host, folder.text() + "/other/run.h5"}, {}));
+  agent::Remote::close_all();  // the agent ends
+  EXPECT_TRUE(std::filesystem::exists(left.path));
+  EXPECT_FALSE(std::filesystem::exists(lost.path));
+  folder.write("other/run.h5", "not left");
+  agent::forget_run({host, folder.text() + "/other/run.h5"}, {});
+  EXPECT_TRUE(std::filesystem::exists(folder / "other/run.h5"));
+  agent::forget_run(left, {});
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(left.path).parent_path()));
 }
 
 TEST(RemoteFiles, AreCopiedBothWays) {

@@ -2,8 +2,10 @@
 
 import json
 import os
+import pathlib
 import resource
 import shutil
+import stat
 import struct
 import subprocess
 import unittest
@@ -126,6 +128,17 @@ class CheckpointTest(BadInputTest):
         (folder / "pytorch_model.bin").write_bytes(b"\x80\x02")
         self.refuses(folder, ["pytorch_model.bin", "safetensors"])
         self.fails(1, "model.safetensors", "info", folder)
+
+    def test_a_folder_that_may_not_be_entered(self):
+        folder = self.copy_of("fox-pro")
+        self.folder.chmod(0o755)
+        folder.chmod(0)
+        self.addCleanup(folder.chmod, 0o755)
+        root = os.geteuid() == 0
+        if root and not all(path.stat().st_mode & stat.S_IXOTH for path in pathlib.Path(PROGRAM).resolve().parents):
+            self.skipTest("other users cannot enter the folders of the program")
+        user = {"user": 65534, "group": 65534, "extra_groups": []} if root else {}  # root may enter all folders
+        self.fails(1, [str(folder), "config.json: cannot be opened (Permission denied): check"], "info", folder, **user)
 
     def test_configurations(self):
         for values, words in [({"model_type": "bert"}, ["model_type", "keys are those of forgetting_transformer-project_fox", "info --supported"]),

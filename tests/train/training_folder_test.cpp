@@ -47,6 +47,27 @@ TEST(TrainingFolder, DoesNotBeginAmongOtherFiles) {
   EXPECT_EQ(error_of_begin(folder / "file"), (folder / "file").string() + ": exists: choose another folder");
 }
 
+TEST(TrainingFolder, SaysWhatAFolderLacks) {
+  const test::TemporaryFolder folder;
+  const std::string name = folder.path().string();
+  const auto refusal = [](const fs::path& path) {
+    return test::error_of<Error>([&] { TrainingFolder::require(path); });
+  };
+  EXPECT_EQ(refusal(folder / "none"), name + "/none: there is no such folder");
+  const std::string none = ": is no training: name the folder that `foxscope train` wrote, with recipe.json in it";
+  EXPECT_EQ(refusal(folder.path()), name + none);
+  fs::create_directories(folder.path() / "checkpoints");
+  EXPECT_EQ(refusal(folder.path()), name + none);
+  test::write_bytes(folder / "recipe.json", "{}");
+  EXPECT_EQ(refusal(folder / "recipe.json"),
+            name + "/recipe.json: is a file: name the folder that `foxscope train` wrote");
+  EXPECT_EQ(refusal(folder.path()), "");
+  fs::remove(folder.path() / "checkpoints");
+  EXPECT_EQ(refusal(folder.path()), name +
+                                        ": holds a training's recipe.json, and no folder checkpoints: copy that one "
+                                        "too, or make an empty one to see the curves alone");
+}
+
 TEST(TrainingFolder, HasOneWriter) {
   const test::TemporaryFolder folder;
   const fs::path out = folder / "out";

@@ -9,7 +9,7 @@ namespace foxscope::cli {
 
 /// The figures that tell the heads of each model apart, one line a head.
 std::string atlasText(const Atlas& atlas);
-/// What a file holds, as JSON.
+/// The content of a file, as JSON.
 std::string atlasJson(const std::string& path, std::int64_t bytes, const Atlas& atlas);
 
 /// A table (AtlasTable): in columns with numbers of six digits; as CSV; and as a list of objects with the columns'

@@ -202,7 +202,7 @@ std::optional<std::int64_t> trainedLength(const OpenedModel& model) {
   return found->get<std::int64_t>();
 }
 
-/// What the test will cost, and which models go beyond what they were trained on.
+/// Says what the test will cost, and which models go beyond what they were trained on.
 void announceNeedle(const NeedleRequest& request, Console& console) {
   const auto prompts = static_cast<std::int64_t>(request.depths.size()) + 1;  // one without the needle
   const auto lengths = static_cast<std::int64_t>(request.lengths.size());

@@ -39,7 +39,7 @@ QPen penOf(const QColor& colour, double width, LineStyle line) {
 }
 
 void drawPoint(Canvas& canvas, const QPointF& place, const Curve& curve, double lineWidth) {
-  const double radius = kRadius * lineWidth;
+  const double radius = curve.pointSize * kRadius * lineWidth;
   const QColor colour = colourOf(curve);
   switch (curve.shape) {
     case PointShape::disc:

@@ -25,6 +25,7 @@ struct Curve {
   int colour = 0;  ///< of curveColour
   LineStyle line = LineStyle::solid;
   PointShape shape = PointShape::disc;
+  double pointSize = 1;           ///< of points, beside the usual size
   std::vector<double> rawY;       ///< drawn faintly behind it, at the same x; may be empty
   std::vector<double> bandLower;  ///< [x] edges of a band around it, or of bars of points, for errors; may be empty
   std::vector<double> bandUpper;  ///< likewise

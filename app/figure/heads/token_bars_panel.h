@@ -44,7 +44,7 @@ class TokenBarsPanel final : public Panel {
   [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
   void draw(Canvas& canvas, const QRectF& inner) const override;
   void addNumbers(NumberTable& numbers) const override;
-  /// What is drawn beside the bars: errors where they are known, the mark where the axis reaches it.
+  /// Whether errors are known and drawn, and whether the axis reaches the mark.
   [[nodiscard]] bool hasErrors() const;
   [[nodiscard]] bool hasMark() const { return m_content.mark && *m_content.mark <= m_upper; }
 

@@ -41,7 +41,7 @@ foxscope::PositionCurve lossesOver(const LossSource& source, std::int64_t smooth
 foxscope::PositionCurve perplexitiesOf(const LossSource& source);
 foxscope::PositionCurve differencesOver(const LossSource& source, const LossSource& minus, std::int64_t smooth);
 
-/// What the errors of such curves are over, for a figure's metadata.
+/// The groups that the errors of such curves are over, for a figure's metadata.
 std::string errorsOf(const LossSource& source);
 
 /// Adds models, corpus and texts to a figure's metadata.

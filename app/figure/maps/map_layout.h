@@ -35,9 +35,9 @@ struct SideDots {
 /// @throws UsageError for a PNG with less room than pixels
 SideDots sideDots(int room, int mapPixels, FigureFormat::Kind kind);
 
-/// What stands at the left of a map: its queries, or its distances.
+/// The left side of a map shows its queries, or its distances.
 const Range& upRange(const MapRequest& request);
-/// What stands below it: its keys, or its queries.
+/// The side below it shows its keys, or its queries.
 const Range& acrossRange(const MapRequest& request);
 /// The axis of distances of a map by distance.
 DistanceAxis distanceAxisOf(const MapRequest& request);

@@ -357,7 +357,7 @@ void MapPanel::addNumbersByDistance(NumberTable& numbers) const {
   Image bins{0, m_image.columns, {}};
   std::vector<std::string> names;
   for (std::size_t pixel = 0; pixel + 1 < edges.size(); ++pixel) {
-    // Of pixels that begin within one distance the last one has the bin's edges.
+    // The last of the pixels that begin within one distance has the bin's edges.
     if (edges[pixel] == edges[pixel + 1]) continue;
     names.push_back(positionsText({edges[pixel], edges[pixel + 1]}, 1, 0));
     const auto line = m_image.value.begin() + (m_image.rows - 1 - static_cast<std::int64_t>(pixel)) * m_image.columns;

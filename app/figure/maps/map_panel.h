@@ -19,10 +19,10 @@ struct MapAxis {
   /// The labels that are written where not all have room: none, or every second, third ...
   enum class Crowded { none, thinned };
   Crowded crowded = Crowded::none;
-  /// What the labels are: the tokens that stand at the positions, or values that the axis has instead of positions.
+  /// The labels are tokens that stand at the positions, or values that the axis has instead of positions.
   enum class Labels { tokens, values };
   Labels are = Labels::tokens;
-  /// Of rows: distances upwards on a logarithmic axis, in the place of positions downwards.
+  /// Whether rows are distances upwards on a logarithmic axis, in the place of positions downwards.
   bool ofDistances = false;
 };
 

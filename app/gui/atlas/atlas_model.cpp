@@ -57,6 +57,11 @@ QString headName(const AtlasFacts& facts, std::size_t place) {
   return QStringLiteral("L%1 H%2").arg(place / heads).arg(place % heads);
 }
 
+std::string headWord(const AtlasFacts& facts, std::size_t place) {
+  const auto heads = index_of(facts.info.heads);
+  return std::to_string(place / heads) + ':' + std::to_string(place % heads);
+}
+
 QString classTitle(const std::string& name) { return QString::fromStdString(name).replace('_', ' '); }
 
 QString kindTitle(const std::string& name) {

@@ -41,6 +41,8 @@ std::optional<HeadNumbers> numbersOf(const AtlasFacts& facts, const std::string&
 
 /// "L2 H3"
 QString headName(const AtlasFacts& facts, std::size_t place);
+/// "2:3", as options name it.
+std::string headWord(const AtlasFacts& facts, std::size_t place);
 /// "paragraph end", for a class of tokens as the file names it.
 QString classTitle(const std::string& name);
 /// "strongest forgetting", for a kind of passages.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <QComboBox>
@@ -14,9 +15,8 @@
 #include <QTabWidget>
 #include <QToolButton>
 #include <QVBoxLayout>
+#include <fmt/format.h>
 
-#include "app/figure/figure_kind.h"
-#include "app/gui/document/figure_export.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
@@ -83,12 +83,10 @@ figure::ScaledColours coloursOf(const std::vector<double>& values, bool logarith
 
 }  // namespace
 
-AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
-                     QWidget* parent)
+AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, QWidget* parent)
     : QWidget(parent),
       m_evaluations(evaluations),
       m_runs(runs),
-      m_files(files),
       m_trace(new atlas::PassageTrace(runs, modelRuns, this)),
       m_bar(new QWidget) {
   auto* layout = new QVBoxLayout(this);
@@ -179,7 +177,7 @@ void AtlasView::follow(const std::vector<std::string>& hidden) {
   const AtlasModel before = m_panes[0]->model();
   m_open = std::move(open);
   fillModels();
-  // What was opened last is shown; of several models the first that has gates.
+  // The view shows the file that was opened last, and of its models the first that has gates.
   if (more && !m_open.empty()) {
     const QString path = m_evaluations.empty() ? QString() : m_evaluations.back().path;
     const auto wanted = std::ranges::find_if(
@@ -211,7 +209,8 @@ void AtlasView::fillModels() {
     combo.setCurrentIndex(m_open.empty() && !second ? -1 : chosen);
     combo.setToolTip(second ? tr("A second model, on the same axes") : tr("The model whose heads are shown"));
   }
-  m_models[1]->setEnabled(m_open.size() > 1);
+  // One model is named above its page.
+  for (QComboBox* combo : m_models) combo->parentWidget()->setVisible(m_open.size() > 1);
 }
 
 void AtlasView::showModels() {
@@ -388,59 +387,50 @@ bool AtlasView::isSettled() const {
   return m_trace->isSettled() && std::ranges::all_of(panes, [this](int number) { return pane(number).isSettled(); });
 }
 
-std::vector<figure::PartRequest> AtlasView::partsOf(const atlas::ModelPane& pane) const {
-  const AtlasModel& model = pane.model();
-  std::vector<figure::PartRequest> parts;
-  const auto add = [&](const char* kind, const std::vector<std::pair<const char*, std::string>>& options) {
-    figure::PartRequest& part = parts.emplace_back();
-    part.kind = figure::findFigureKind(kind);
-    part.spec.kind = kind;
-    part.spec.set("model", model.facts().info.name);
-    for (const auto& [name, value] : options) {
-      if (!value.empty()) part.spec.set(name, value);
-    }
-    part.sources.files = {model.path.toStdString()};
-  };
-  if (pane.maps().currentIndex() == 0 && pane.message(0).isEmpty()) {
-    // Numbers that only the window has: the figure takes its own.
-    const auto number = [this](Use use) {
-      const std::string name = m_numbers[use]->currentData().toString().toStdString();
-      return name == "layer" || name == "head" || name == "resets" ? std::string() : name;
-    };
-    const bool byLayer = m_numbers[kColour]->currentData().toString() == "layer";
-    add("scatter", {{"x", number(kX)}, {"y", number(kY)}, {"colour-by", byLayer ? "layer" : ""}});
+figure::FigureSpec AtlasView::scatterFigure(const atlas::ModelPane& pane) const {
+  figure::FigureSpec spec{"scatter"};
+  constexpr std::array<std::array<const char*, 2>, kUses> kOptions = {
+      {{"x", "x-scale"}, {"y", "y-scale"}, {"colour-by", "colour-scale"}}};
+  for (std::size_t use = 0; use < kUses; ++use) {
+    spec.set(kOptions[use][0], m_numbers[use]->currentData().toString().toStdString());
+    spec.set(kOptions[use][1], m_logarithmic[use]->isChecked() ? "log" : "linear");
   }
-  if (pane.maps().currentIndex() == 1 && pane.message(1).isEmpty()) {
-    const std::string kind = pane.compared().currentData().toString().toStdString();
-    add("similarity", {{"of", kind.ends_with("log_gate") ? "gates" : "attention"}});
-    if (is_with_first(kind)) parts.back().spec.set("with-first", true);
-  }
-  const auto tab = static_cast<atlas::HeadPage::Tab>(pane.page().tabs().currentIndex());
-  if (!pane.head() || !pane.page().message(tab).isEmpty()) return parts;
-  const auto heads = index_of(model.facts().info.heads);
-  const std::string head = std::to_string(*pane.head() / heads) + ":" + std::to_string(*pane.head() % heads);
-  if (tab == atlas::HeadPage::kTokens) add("tokens", {{"head", head}});
-  if (tab == atlas::HeadPage::kPassages) add("passages", {{"head", head}, {"kind", pane.page().passageKind()}});
-  if (tab == atlas::HeadPage::kGates) add("gates", {});
-  return parts;
+  const auto [x, y] = pane.scatter().shownLimits();
+  spec.set("x-limits", fmt::format("{:.6g}:{:.6g}", x.lower, x.upper));
+  spec.set("y-limits", fmt::format("{:.6g}:{:.6g}", y.lower, y.upper));
+  std::set<std::size_t> marked = pane.chosen();
+  if (pane.head()) marked.insert(*pane.head());
+  std::vector<std::string> heads;
+  for (const std::size_t head : marked) heads.push_back(atlas::headWord(pane.model().facts(), head));
+  if (!heads.empty()) spec.set("heads", std::move(heads));
+  return spec;
 }
 
-void AtlasView::exportTo(const QString& path) {
-  std::vector<std::vector<figure::PartRequest>> rows;
+std::vector<figure::FigureSpec> AtlasView::figuresOf(const atlas::ModelPane& pane) const {
+  std::vector<figure::FigureSpec> figures;
+  if (pane.maps().currentIndex() == 0 && pane.message(0).isEmpty()) figures.push_back(scatterFigure(pane));
+  if (pane.maps().currentIndex() == 1 && pane.message(1).isEmpty()) {
+    const std::string kind = pane.compared().currentData().toString().toStdString();
+    figure::FigureSpec& spec = figures.emplace_back(figure::FigureSpec{"similarity"});
+    spec.set("of", kind.ends_with("log_gate") ? "gates" : "attention");
+    if (is_with_first(kind)) spec.set("with-first", true);
+  }
+  // As a tab the page is seen alone.
+  if (pane.pageIsTab() && pane.maps().currentWidget() != &pane.page()) return figures;
+  if (auto page = pane.page().shownFigure()) figures.push_back(std::move(*page));
+  return figures;
+}
+
+ShownPanels AtlasView::shownPanels() const {
+  ShownPanels rows;
   for (const int number : visiblePanes()) {
-    for (figure::PartRequest& part : partsOf(pane(number))) {
-      part.spec.set("output", path.toStdString());
-      rows.emplace_back().push_back(std::move(part));
+    const AtlasModel& model = pane(number).model();
+    for (figure::FigureSpec& spec : figuresOf(pane(number))) {
+      spec.set("model", model.facts().info.name);
+      rows.push_back({{std::move(spec), {model.path.toStdString()}}});
     }
   }
-  if (rows.empty()) {
-    emit told(tr("There is no figure of what is shown: choose another tab."));
-    return;
-  }
-  exportFigure(m_files, path, [rows](const figure::FigureStyle& style) {
-    // Without a job that could stop there is a figure.
-    return *figure::drawParts(rows, style, Job{});
-  });
+  return rows;
 }
 
 QJsonObject AtlasView::saveState() const {
@@ -473,7 +463,7 @@ void AtlasView::restoreState(const QJsonObject& state) {
     setLogarithmic(static_cast<Use>(use), state[QString(kKeys[use]) + "_log"].toBool());
   }
   m_panes[0]->page().tabs().setCurrentIndex(std::clamp(state["page"].toInt(), 0, 3));
-  m_panes[0]->maps().setCurrentIndex(std::clamp(state["map"].toInt(), 0, 1));
+  m_panes[0]->maps().setCurrentIndex(std::clamp(state["map"].toInt(), 0, m_panes[0]->maps().count() - 1));
   const int head = state["head"].toInt(-1);
   if (head >= 0 && index_of(head) < m_panes[0]->model().facts().head_count()) m_panes[0]->setHead(index_of(head));
 }

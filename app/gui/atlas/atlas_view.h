@@ -7,11 +7,10 @@
 #include <QJsonObject>
 #include <QWidget>
 
-#include "app/figure/figure_parts.h"
+#include "app/figure/figure_spec.h"
 #include "app/gui/atlas/model_pane.h"
 #include "app/gui/atlas/passage_trace.h"
 #include "app/gui/document/evaluation_list.h"
-#include "app/gui/document/file_writer.h"
 
 class QComboBox;
 class QSplitter;
@@ -19,18 +18,20 @@ class QToolButton;
 
 namespace foxscope::gui {
 
+/// Rows of figures of evaluations, each with the files that it is drawn from.
+using ShownPanels = std::vector<std::vector<figure::FigurePart>>;
+
 /// The atlases that are open: the heads of one model, or of two beside each other on the same axes.
 class AtlasView : public QWidget {
   Q_OBJECT
 
  public:
-  AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, FileWriter& files,
-            QWidget* parent = nullptr);
+  AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& modelRuns, QWidget* parent = nullptr);
 
   /// Shows what is open by now.
   /// @param hidden  names of models that are not shown
   void follow(const std::vector<std::string>& hidden);
-  /// What a number is for.
+  /// The use of a number in the scatter.
   enum Use { kX, kY, kColour, kUses };
   /// @param name  as the file names it, or "layer" or "head"
   void setNumber(Use use, const QString& name);
@@ -40,9 +41,9 @@ class AtlasView : public QWidget {
   [[nodiscard]] atlas::ModelPane& pane(int number) const { return *m_panes[static_cast<std::size_t>(number)]; }
   [[nodiscard]] QComboBox& model(int number) const { return *m_models[static_cast<std::size_t>(number)]; }
   [[nodiscard]] bool isSettled() const;
-  /// Writes what is seen as a figure: the scatter or the map of similarity, and below it the page of the head, of every
-  /// model that is shown.
-  void exportTo(const QString& path);
+  /// Rows of figures of what is seen, with all that is chosen: the scatter or the map of similarity, and below it the
+  /// page of the head, of every model that is shown. Empty where no tab that is seen has a figure.
+  [[nodiscard]] ShownPanels shownPanels() const;
 
   [[nodiscard]] QJsonObject saveState() const;
   void restoreState(const QJsonObject& state);
@@ -61,13 +62,13 @@ class AtlasView : public QWidget {
   void shareHead(int pane, std::size_t head);
   void shareChosen();
   void followHead();
-  /// What a pane shows, a figure a row.
-  [[nodiscard]] std::vector<figure::PartRequest> partsOf(const atlas::ModelPane& pane) const;
+  [[nodiscard]] figure::FigureSpec scatterFigure(const atlas::ModelPane& pane) const;
+  /// The figures of what a pane shows, from above.
+  [[nodiscard]] std::vector<figure::FigureSpec> figuresOf(const atlas::ModelPane& pane) const;
   [[nodiscard]] std::optional<std::size_t> firstHead(const atlas::AtlasModel& model) const;
 
   EvaluationList& m_evaluations;
   RunList& m_runs;
-  FileWriter& m_files;
   atlas::PassageTrace* m_trace;
   std::vector<atlas::AtlasModel> m_open;
   QJsonObject m_wanted;  ///< of a session whose atlases are not open yet

@@ -74,6 +74,14 @@ double meanOf(const AtlasFacts& facts, const std::vector<double>& values) {
 
 QString countText(std::int64_t count) { return QLocale().toString(static_cast<qlonglong>(count)); }
 
+/// As many rows as are in sight, of what a figure has room for.
+std::string rowsOfFigure(const RowList& list) {
+  constexpr int kFewest = 12;
+  constexpr int kMost = 60;
+  const auto [first, last] = list.rowsInSight();
+  return std::to_string(std::clamp(last - first + 1, kFewest, kMost));
+}
+
 QWidget* withPages(QWidget* content, MessagePages*& pages) {
   auto* view = new QWidget;
   pages = new MessagePages(content, view);
@@ -225,10 +233,42 @@ QWidget* HeadPage::gatesTab() {
   return withPages(content, m_pages[kGates]);
 }
 
-std::string HeadPage::passageKind() const {
+std::set<std::size_t> HeadPage::headsInScope() const {
+  const auto scope = static_cast<Scope>(m_scope->currentData().toInt());
+  if (scope == Scope::chosen) return m_chosen;
+  if (scope == Scope::head) return {*m_head};
+  std::set<std::size_t> all;
+  for (std::size_t head = 0; head < m_model.facts().head_count(); ++head) all.insert(all.end(), head);
+  return all;
+}
+
+figure::FigureSpec HeadPage::passagesFigure() const {
+  figure::FigureSpec spec{"passages"};
+  const std::set<std::size_t> scope = headsInScope();
+  std::vector<std::string> heads;
+  for (const std::size_t head : scope) heads.push_back(headWord(m_model.facts(), head));
+  spec.set("head", scope.size() == m_model.facts().head_count() ? std::vector<std::string>{"all"} : heads);
   const auto& kinds = m_model.facts().passages;
-  const auto shown = index_of(std::max(0, m_kind->currentIndex()));
-  return shown < kinds.size() ? kinds[shown].name : std::string();
+  const auto kind = index_of(std::max(0, m_kind->currentIndex()));
+  spec.set("kind", kind < kinds.size() ? kinds[kind].name : "all");
+  if (!m_phrase->text().isEmpty()) spec.set("holding", m_phrase->text().toStdString());
+  spec.set("count", rowsOfFigure(*m_passages));
+  return spec;
+}
+
+std::optional<figure::FigureSpec> HeadPage::shownFigure() const {
+  const auto tab = static_cast<Tab>(m_tabs->currentIndex());
+  if (!m_head || !message(tab).isEmpty()) return std::nullopt;
+  if (tab == kPassages) return passagesFigure();
+  if (tab == kGates) return figure::FigureSpec{"gates"};
+  if (tab == kResets) return std::nullopt;
+  figure::FigureSpec spec{"tokens"};
+  spec.set("head", headWord(m_model.facts(), *m_head));
+  if (static_cast<TokenMeasure>(m_measure->currentIndex()) == TokenMeasure::resets) spec.set("by", "resets");
+  if (!m_filter->text().isEmpty()) spec.set("holding", m_filter->text().toStdString());
+  if (m_rare->isChecked()) spec.set("fewest", "1");
+  spec.set("count", rowsOfFigure(*m_forgets));
+  return spec;
 }
 
 QString HeadPage::heading() const { return m_heading->text(); }
@@ -417,18 +457,13 @@ void HeadPage::askTokens() {
 }
 
 void HeadPage::askPassages() {
-  // Those of attention need no gate, and those of other heads are there where this one has none.
+  // Passages of attention need no gate, and other heads have passages where this one has none.
   if (!m_model.reader || m_model.facts().passages.empty() || !m_head) {
     const QString why = obstacle(tr("passages"));
     return say(kPassageJob, {kPassages}, why.isEmpty() ? tr("This atlas has no passages.") : why);
   }
   if (!isSeen(kPassageJob, {kPassages})) return;
-  PassageQuestion question{m_model, {*m_head}, std::nullopt, m_phrase->text()};
-  const auto scope = static_cast<Scope>(m_scope->currentData().toInt());
-  if (scope == Scope::chosen) question.heads = m_chosen;
-  if (scope == Scope::all) {
-    for (std::size_t head = 0; head < m_model.facts().head_count(); ++head) question.heads.insert(head);
-  }
+  PassageQuestion question{m_model, headsInScope(), std::nullopt, m_phrase->text()};
   if (index_of(m_kind->currentIndex()) < m_model.facts().passages.size())
     question.kind = index_of(m_kind->currentIndex());
   ask<PassageAnswer>(

@@ -8,6 +8,7 @@
 
 #include <QWidget>
 
+#include "app/figure/figure_spec.h"
 #include "app/gui/atlas/gate_bars.h"
 #include "app/gui/atlas/passages.h"
 #include "app/gui/atlas/token_bars.h"
@@ -64,8 +65,9 @@ class HeadPage : public QWidget {
   [[nodiscard]] QLineEdit& phrase() const { return *m_phrase; }
   [[nodiscard]] QComboBox& scope() const { return *m_scope; }
   [[nodiscard]] QComboBox& kind() const { return *m_kind; }
-  /// The kind of passages that is shown, as files name it; empty: all.
-  [[nodiscard]] std::string passageKind() const;
+  /// The figure of the tab that is shown, with what is chosen and looked for in it, as `foxscope figure` draws it;
+  /// without the model and the file. Nothing where a line stands in its place, and for resets, which have none.
+  [[nodiscard]] std::optional<figure::FigureSpec> shownFigure() const;
 
  signals:
   void told(const QString& words);
@@ -75,6 +77,8 @@ class HeadPage : public QWidget {
   enum class Scope { head, chosen, all };
   struct Lists;
   struct Resets;
+  [[nodiscard]] figure::FigureSpec passagesFigure() const;
+  [[nodiscard]] std::set<std::size_t> headsInScope() const;
   [[nodiscard]] QWidget* tokensTab();
   [[nodiscard]] QWidget* passagesTab();
   [[nodiscard]] QWidget* resetsTab();

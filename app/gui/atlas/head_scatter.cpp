@@ -53,7 +53,7 @@ class HeadScatter::Points : public QCPAbstractItem {
     painter->setClipRect(mParentPlot->axisRect()->rect().adjusted(-beyond, -beyond, beyond, beyond));
     const ScatterContent& content = m_scatter.m_content;
     const bool few = !m_scatter.m_chosen.empty();
-    // Those that are chosen lie above the others.
+    // Chosen heads lie above the others.
     for (const bool chosen : {false, true}) {
       for (std::size_t head = 0; head < content.names.size(); ++head) {
         if (few ? m_scatter.m_chosen.contains(head) == chosen : !chosen) drawHead(*painter, head, few && !chosen);
@@ -182,6 +182,11 @@ void HeadScatter::setContent(ScatterContent content) {
   styleAxis(*m_plot->yAxis, scaleOf(m_content.y), TickUnit::any, m_content.y.title);
   restyle();
   showAll();
+}
+
+std::pair<figure::AxisLimits, figure::AxisLimits> HeadScatter::shownLimits() const {
+  const auto limits = [](const QCPAxis& axis) { return figure::AxisLimits{axis.range().lower, axis.range().upper}; };
+  return {limits(*m_plot->xAxis), limits(*m_plot->yAxis)};
 }
 
 void HeadScatter::setHead(std::optional<std::size_t> head) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <QPolygonF>
@@ -52,6 +53,8 @@ class HeadScatter : public QWidget {
   [[nodiscard]] const ScatterContent& content() const { return m_content; }
   void setHead(std::optional<std::size_t> head);
   void setChosen(const std::set<std::size_t>& heads);
+  /// The ends of both axes as they are zoomed.
+  [[nodiscard]] std::pair<figure::AxisLimits, figure::AxisLimits> shownLimits() const;
   /// Where a head is drawn, in the widget; nothing where it has no place.
   [[nodiscard]] std::optional<QPointF> placeOf(std::size_t head) const;
   /// The words of a head: its name and its numbers with their errors.

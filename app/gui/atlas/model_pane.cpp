@@ -96,6 +96,8 @@ ModelPane::ModelPane(RunList& runs, QWidget* parent)
   connect(m_page, &HeadPage::passageWanted, this, &ModelPane::passageWanted);
 }
 
+bool ModelPane::pageIsTab() const { return m_maps->indexOf(m_page) >= 0; }
+
 void ModelPane::setModel(const AtlasModel& model, std::optional<std::size_t> head) {
   if (model == m_model) return;
   m_model = model;
@@ -204,12 +206,31 @@ void ModelPane::askSimilarity() {
 
 void ModelPane::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  // A half of this width still shows a bar with its token and numbers.
-  constexpr double kWide = 1.2;
   constexpr int kLow = 400;
   const int line = fontMetrics().height();
   m_list->setMaximumHeight(height() < kLow ? line + 12 : 2 * line + 20);
-  const auto wanted = width() > kWide * height() ? Qt::Horizontal : Qt::Vertical;
+  arrange();
+}
+
+void ModelPane::arrange() {
+  // A half of this width still shows a bar with its token and numbers, and one of this height a scatter.
+  constexpr double kWide = 1.2;
+  constexpr QSize kLeastHalf(300, 280);
+  const bool beside = width() >= 2 * kLeastHalf.width();
+  const bool above = height() >= 2 * kLeastHalf.height();
+  const bool asTab = !beside && !above;
+  if (asTab != pageIsTab()) {
+    if (asTab) {
+      m_maps->addTab(m_page, tr("Head"));
+    } else {
+      m_maps->removeTab(m_maps->indexOf(m_page));
+      m_split->addWidget(m_page);
+      m_page->show();
+      m_split->setSizes({1000, 1000});
+    }
+  }
+  const bool across = beside && (width() > kWide * height() || !above);
+  const auto wanted = across || asTab ? Qt::Horizontal : Qt::Vertical;
   if (m_split->orientation() == wanted) return;
   m_split->setOrientation(wanted);
   m_split->setSizes({1000, 1000});

@@ -20,7 +20,8 @@ class ColourStrip;
 class SimilarityMap;
 
 /// One model of an atlas: its heads as a scatter and as a map of similarity, those that are chosen, and the page of one
-/// head. Both halves stand beside each other, or one above the other where the pane is narrow.
+/// head. Both halves stand beside each other, or one above the other where the pane is narrow; where neither leaves
+/// room for them, the page is a tab behind the maps.
 class ModelPane : public QWidget {
   Q_OBJECT
 
@@ -41,10 +42,12 @@ class ModelPane : public QWidget {
 
   [[nodiscard]] HeadScatter& scatter() const { return *m_scatter; }
   [[nodiscard]] SimilarityMap& similarity() const { return *m_similarity; }
-  /// What heads are compared by, AtlasFacts::similarities.
+  /// The number that heads are compared by, of AtlasFacts::similarities.
   [[nodiscard]] QComboBox& compared() const { return *m_kind; }
   [[nodiscard]] QTabWidget& maps() const { return *m_maps; }
   [[nodiscard]] HeadPage& page() const { return *m_page; }
+  /// Whether the page of the head is a tab behind the maps.
+  [[nodiscard]] bool pageIsTab() const;
   [[nodiscard]] QListWidget& list() const { return *m_list; }
   /// The line in the place of the scatter, or of the map of similarity; empty where that is shown.
   [[nodiscard]] QString message(int tab) const;
@@ -62,6 +65,7 @@ class ModelPane : public QWidget {
  private:
   enum Channel { kSimilarity };
   void choose(std::size_t head);
+  void arrange();
   void askSimilarity();
   [[nodiscard]] const AtlasFacts& firstFacts() const;
   [[nodiscard]] QString similarityTitle(const std::string& kind) const;

@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
+#include <QLocale>
 
 #include "app/gui/document/remote/remote_place.h"
 #include "app/gui/document/runs/evaluated_model.h"
@@ -21,6 +23,22 @@ std::string jsonOf(const std::vector<std::int32_t>& ids) {
   QJsonArray list;
   for (const std::int32_t id : ids) list.append(id);
   return QJsonDocument(list).toJson(QJsonDocument::Compact).toStdString();
+}
+
+/// "moby.txt, tokens 1,024 to 1,279", of a window; of one without a document the window of the atlas.
+QString nameOfWindow(const AtlasModel& model, std::int64_t window) {
+  const EvaluatedWindows& windows = *model.facts().windows;
+  const auto n = index_of(window);
+  const auto& documents = model.reader->corpus().documents;
+  const auto count = [](std::int64_t number) { return QLocale().toString(static_cast<qlonglong>(number)); };
+  if (documents.empty() || windows.token_start.empty()) {
+    return PassageTrace::tr("window %1 of %2").arg(count(window), QFileInfo(model.path).fileName());
+  }
+  const QString document = QString::fromStdString(documents[index_of(windows.document[n])].name);
+  if (const std::int64_t first = windows.token_start[n]; first >= 0) {
+    return PassageTrace::tr("%1, tokens %2 to %3").arg(document, count(first), count(first + windows.tokens[n] - 1));
+  }
+  return PassageTrace::tr("%1, bytes %2 to %3").arg(document, count(windows.byte_start[n]), count(windows.byte_end[n]));
 }
 
 /// The text of a window where the model's tokenizer cuts it into the window's tokens again, else the tokens.
@@ -73,6 +91,7 @@ void PassageTrace::open(const AtlasModel& model, const PassageRow& row) {
     if (!folder) return std::nullopt;
     read.input =
         isRemote(QString::fromStdString(*folder)) ? TextInput{{}, jsonOf(read.ids), true} : inputOf(read.ids, *folder);
+    read.input->name = nameOfWindow(model, window);
     return read;
   };
   request.done = [this, wanted](const Window& window) { take(wanted, window); };

@@ -12,6 +12,10 @@ namespace foxscope::gui::atlas {
 class RowList : public QAbstractScrollArea {
   Q_OBJECT
 
+ public:
+  /// The first and the last row in sight.
+  [[nodiscard]] std::pair<int, int> rowsInSight() const;
+
  signals:
   /// @param words  of the row that is pointed at; empty: of none
   void hovered(const QString& words);
@@ -30,8 +34,6 @@ class RowList : public QAbstractScrollArea {
   /// The row under the mouse, or where the keys went; -1: none.
   [[nodiscard]] int pointedRow() const { return m_row; }
   [[nodiscard]] QRect rowPlace(int row) const;
-  /// The first and the last row in sight.
-  [[nodiscard]] std::pair<int, int> rowsInSight() const;
   /// Shows rows that have changed, from the first on.
   void showRows();
   void point(int row);

@@ -195,7 +195,7 @@ void SimilarityMap::paintEvent(QPaintEvent* /*event*/) {
     if (!isWithAnother()) painter.drawRect(QRectF(at.left(), all.top(), at.width(), all.height()));
   };
   painter.setPen(Qt::NoPen);
-  // Those that are chosen are marked along the diagonal.
+  // A mark on the diagonal shows each chosen head.
   painter.setBrush(pinnedKeyColour(palette()));
   for (const std::size_t head : m_chosen) {
     const QRectF at = cell(head, isWithAnother() ? 0 : head);

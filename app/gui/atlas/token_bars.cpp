@@ -35,6 +35,10 @@ TokenBars::TokenBars(QWidget* parent) : RowList(parent) {
 
 void TokenBars::setList(TokenList list) {
   m_list = std::move(list);
+  m_longestValue.clear();
+  for (const TokenBar& bar : m_list.bars) {
+    if (const QString value = valueOf(bar); value.size() > m_longestValue.size()) m_longestValue = value;
+  }
   setAccessibleName(m_list.title);
   showRows();
 }
@@ -70,16 +74,25 @@ QStringList TokenBars::titleLines() const {
 
 int TokenBars::titleHeight() const { return static_cast<int>(titleLines().size()) * fontMetrics().height() + 4; }
 
+QString TokenBars::valueOf(const TokenBar& bar) {
+  return (bar.discovered ? QStringLiteral("• ") : QString()) + numberOf(bar.value, 3);
+}
+
+int TokenBars::valueRoom() const {
+  const int usual = fontMetrics().horizontalAdvance(QStringLiteral("• 0.0000"));
+  return std::max(usual, fontMetrics().horizontalAdvance(m_longestValue)) + kTokenGap;
+}
+
 void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
   const int letter = fontMetrics().averageCharWidth();
   const int token = std::min(kTokenLetters * letter, place.width() / 3);
   // A narrow list leaves out how often tokens were read, before its bars.
-  const QString value = (bar.discovered ? QStringLiteral("• ") : QString()) + numberOf(bar.value, 3);
+  const QString value = valueOf(bar);
   const QString count = QStringLiteral("×%1").arg(QLocale().toString(static_cast<qlonglong>(bar.count)));
-  const int valueRoom = fontMetrics().horizontalAdvance(QStringLiteral("• 0.0000")) + kTokenGap;
+  const int values = valueRoom();
   const int countRoom = fontMetrics().horizontalAdvance(QStringLiteral("×000,000")) + kTokenGap;
-  const bool counted = place.width() - token - valueRoom - countRoom > kLeastBar;
-  const int numbers = valueRoom + (counted ? countRoom : 0);
+  const bool counted = place.width() - token - values - countRoom > kLeastBar;
+  const int numbers = values + (counted ? countRoom : 0);
   QColor text = palette().color(QPalette::Text);
   QColor fill = runColour(0, palette());
   if (bar.isRare()) {

@@ -46,6 +46,9 @@ class TokenBars : public RowList {
   [[nodiscard]] QSize minimumSizeHint() const override;
   /// Pixels that the title takes, which has two lines at most. Its tooltip is the whole.
   [[nodiscard]] int headingHeight() const { return titleHeight(); }
+  /// The value of a bar as it is written, and the pixels that all of them have room in.
+  [[nodiscard]] static QString valueOf(const TokenBar& bar);
+  [[nodiscard]] int valueRoom() const;
 
  signals:
   void tokenChosen(const QString& text);
@@ -64,6 +67,7 @@ class TokenBars : public RowList {
   void paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const;
 
   TokenList m_list;
+  QString m_longestValue;
 };
 
 }  // namespace foxscope::gui::atlas

@@ -99,6 +99,19 @@ QString ReadOut::roomText() const {
   return names.empty() ? QString() : tr("%1: no room, make the curves higher").arg(names.join(QStringLiteral(", ")));
 }
 
+QString ReadOut::shortRoomText() const {
+  const auto shown = [this](const Entry& entry) { return isShown(entry); };
+  const auto hidden = static_cast<int>(std::ssize(m_entries) - std::ranges::count_if(m_entries, shown));
+  return hidden == 0 ? QString() : tr("%1 more: make the curves higher").arg(hidden);
+}
+
+QString ReadOut::shownValue(std::size_t number) const {
+  const Entry& entry = m_entries[number];
+  const int room = textWidth(entry, layOut(width())[number]);
+  if (!m_oneLine || fontMetrics().horizontalAdvance(entry.name + ' ' + entry.value) <= room) return entry.value;
+  return entry.value.section(QStringLiteral(" ("), 0, 0);
+}
+
 void ReadOut::setOneLine(bool oneLine) {
   if (oneLine == m_oneLine) return;
   m_oneLine = oneLine;
@@ -146,7 +159,9 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
   const int line = fontMetrics().height();
   const int ascent = fontMetrics().ascent();
-  const QString room = fontMetrics().elidedText(roomText(), Qt::ElideMiddle, width() / 2);
+  QString room = roomText();
+  if (fontMetrics().horizontalAdvance(room) > width() / 2) room = shortRoomText();
+  room = fontMetrics().elidedText(room, Qt::ElideRight, width() / 2);
   const int noted = room.isEmpty() ? 0 : fontMetrics().horizontalAdvance(room) + line;
   painter.setPen(mutedTextColour(palette()));
   painter.drawText(width() - noted + line, ascent, room);
@@ -171,16 +186,17 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     }
     const int x = corner.x() + swatch + static_cast<int>(kGap * line);
     painter.setPen(mutedTextColour(palette()));
-    // The value is what was asked for: a name gives way to it where both have one line.
     const int textRoom = textWidth(entry, corner);
-    const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
+    const QString words = shownValue(index);
+    // The value is what was asked for: a name gives way to it where both have one line.
+    const int value = m_oneLine && !words.isEmpty() ? fontMetrics().horizontalAdvance(' ' + words) : 0;
     QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, textRoom - value));
     if (value > 0 && name.size() <= 1 && name != entry.name) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
     const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');
     painter.setPen(palette().color(QPalette::WindowText));
     painter.drawText(x + named, corner.y() + ascent,
-                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, textRoom - named)));
+                     fontMetrics().elidedText(words, Qt::ElideRight, std::max(0, textRoom - named)));
   }
 }
 

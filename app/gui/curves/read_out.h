@@ -42,6 +42,9 @@ class ReadOut : public QWidget {
   void setWithoutRoom(const std::set<QString>& names);
   /// "a − b: no room, make the curves higher"; empty where all have room.
   [[nodiscard]] QString roomText() const;
+  /// The value of an entry as it is written: in one line without the remark in brackets where the name would have no
+  /// room beside it; the tooltip has both.
+  [[nodiscard]] QString shownValue(std::size_t entry) const;
   /// Puts all entries in one line, names cut off before values: where the plot has more need of the room.
   void setOneLine(bool oneLine);
 
@@ -66,6 +69,8 @@ class ReadOut : public QWidget {
   /// Right of its sample, in a widget of this width.
   [[nodiscard]] int textWidth(const Entry& entry, const QPoint& corner) const;
   [[nodiscard]] int shareOf(int width) const;
+  /// "1 more: make the curves higher", where there is no room for names.
+  [[nodiscard]] QString shortRoomText() const;
   [[nodiscard]] bool isShown(const Entry& entry) const { return !m_withoutRoom.contains(entry.name); }
 
   QString m_place;

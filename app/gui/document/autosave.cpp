@@ -31,7 +31,7 @@ constexpr char kDamaged[] = "damaged.json";
 constexpr char kPicture[] = "picture.png";
 constexpr qint64 kDamagedDays = 30;
 
-/// What may be kept in a folder: a quarter of what its disk has free is more than enough.
+/// The bytes that may be kept in a folder: a quarter of what its disk has free is more than enough.
 std::uint64_t roomIn(const QString& folder, std::uint64_t most) {
   std::error_code failed;
   const auto space = std::filesystem::space(folder.toStdString(), failed);
@@ -96,8 +96,8 @@ void checkIsSession(const QFileInfo& session) {
   if (!file.read(kSessionHead).contains(kSessionKey)) throw Error(Autosave::tr("damaged session").toStdString());
 }
 
-/// What lies in a folder that no process holds; nothing where one does, or there is nothing to go on with. A session
-/// that cannot be read is told of once.
+/// Reads the session in a folder that no process holds; nothing where one does, or there is nothing to go on with. A
+/// session that cannot be read is told of once.
 std::optional<LeftWork> workIn(const QString& folder, QStringList& messages) {
   std::optional<FolderLock> lock;
   try {
@@ -143,7 +143,7 @@ void removeFiles(const QString& folder, const QSet<QString>& kept) {
 
 }  // namespace
 
-/// What the window's thread hands to the thread that writes, and gets back.
+/// The window's thread hands this to the thread that writes, and gets it back.
 struct Autosave::Kept {
   /// A run that is in no file of the user's.
   struct Made {

@@ -54,7 +54,7 @@ class Autosave : public QObject {
 
   /// Folder of the folders of all windows. Empty: nothing is kept, nothing found.
   void setFolder(const QString& folder);
-  /// Of the views: their part of a session, and a picture of them.
+  /// Takes the functions that give the views' part of a session, and a picture of them.
   void setViews(std::function<QJsonObject()> state, std::function<QImage()> picture);
   /// Bytes of runs that are kept; for tests.
   void setMostBytes(std::uint64_t bytes) { m_mostBytes = bytes; }
@@ -66,9 +66,9 @@ class Autosave : public QObject {
   [[nodiscard]] bool busy() const { return m_writer && m_writer->busy(); }
   /// Looks for what earlier windows left, and tells by found().
   void look();
-  /// What was left is no other window's from now on. @returns false, and a message, where another window has it
+  /// Takes what was left for this window alone. @returns false, and a message, where another window has it
   bool takeOver(const QString& session);
-  /// What was left has been opened: its folder is the window's.
+  /// Makes the folder of the session that was left, and has been opened, the window's.
   void goOn(const QString& session);
   /// Removes what a window left.
   void discard(const QString& session);

@@ -96,7 +96,7 @@ bool JobRunner::putOff() {
   if (!m_running || m_running->dropped || !agent::Remote::is_asking(m_threadId)) return false;
   m_running->putOff = true;
   m_running->stop.request_stop();
-  // What waits behind it would only ask in its place.
+  // A request that waits behind it would only ask in its place.
   for (const auto& entry : m_waiting) m_putOff.push_back(entry);
   m_waiting.clear();
   return true;

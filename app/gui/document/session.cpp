@@ -102,7 +102,7 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
                               lengthened(model["training"].toString(), folder), model["device"].toString()});
   }
   session.text = {lengthened(json["text"]["file"].toString(), folder), json["text"]["content"].toString().toStdString(),
-                  json["text"]["ids"].toBool()};
+                  json["text"]["ids"].toBool(), json["text"]["name"].toString()};
   session.settings = settingsOfSession(json);
   for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
   for (const auto& entry : json["runs"].toArray()) {
@@ -114,6 +114,7 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     made.kept = lengthened(kept["file"].toString(), folder);
     made.path = lengthened(kept["path"].toString(), folder);
     made.textFile = lengthened(kept["text"].toString(), folder);
+    made.textName = kept["text_name"].toString();
     made.base = kept["base"].toString();
     made.seconds = kept["seconds"].toDouble();
     made.ofSession = !json.contains("autosave");
@@ -159,6 +160,7 @@ QJsonObject Session::toJson(const QString& folder) const {
       entry["kept"] = QJsonObject{{"file", shortened(run.kept, folder)},
                                   {"path", shortened(run.path, folder)},
                                   {"text", shortened(run.textFile, folder)},
+                                  {"text_name", run.textName},
                                   {"base", run.base},
                                   {"seconds", run.seconds}};
     }
@@ -167,6 +169,7 @@ QJsonObject Session::toJson(const QString& folder) const {
   QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
                                              : QJsonObject{{"file", shortened(text.file, folder)}};
   if (text.ids) textJson["ids"] = true;
+  if (!text.name.isEmpty()) textJson["name"] = text.name;
   QJsonObject json{{kSessionKey, kSessionSchema},
                    {"models", modelList},
                    {"text", textJson},

@@ -34,6 +34,7 @@ struct SessionRun {
   QString kept = {};       ///< run file that the session keeps of a run that was in none; empty: none
   QString path = {};       ///< model that made what is kept
   QString textFile = {};   ///< that it read
+  QString textName = {};   ///< Run::textName
   QString base = {};       ///< Run::base
   double seconds = 0;      ///< Run::forwardSeconds
   bool ofSession = false;  ///< of a session that the user saved: closing loses nothing of it
@@ -43,7 +44,7 @@ struct SessionRun {
   }
 };
 
-/// What is to be said of a window's work before it is opened again.
+/// Facts of a window's work that are told before it is opened again.
 struct AutosaveNote {
   QString session = {};      ///< file of the session that was open; empty: none
   QString text = {};         ///< name of the text shown
@@ -65,7 +66,7 @@ struct Session {
   QJsonObject selection;  ///< SelectionState
   QJsonObject window;     ///< panes, docks, colours: the views' own
   bool withRuns = false;  ///< the user saves it with the runs that are in no file
-  /// Of what a window kept by itself (Autosave); nothing of a session that the user saved.
+  /// The note of a session that a window kept by itself (Autosave); nothing of one that the user saved.
   std::optional<AutosaveNote> autosave = {};
 
   /// Reads what is there; what is missing or of another type is left at its default.

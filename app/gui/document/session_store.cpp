@@ -126,7 +126,7 @@ void SessionStore::replace(const QString& path, const OpenedSession& opened) {
   for (const QString& note : opened.notes) tell(Message::Kind::note, note);
   m_models.cancelRun();
   waitForNoText();
-  // What a window kept by itself is in no file of the user's.
+  // A session that a window kept by itself is in no file of the user's.
   m_file = session.autosave ? session.autosave->session : path;
   m_withRuns = session.withRuns;
   m_keptText = session.autosave ? std::string() : session.text.content;
@@ -212,6 +212,7 @@ Session SessionStore::session(const QJsonObject& windowState) const {
     kept.kept = run.kept;
     kept.path = run.model;
     kept.textFile = run.textFile;
+    kept.textName = run.textName;
     kept.base = run.base;
     kept.seconds = run.forwardSeconds;
   }

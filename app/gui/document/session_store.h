@@ -23,7 +23,7 @@ struct Session;
 
 /// The ending of a folder in which a session keeps runs that are in no file.
 inline const QString kRunsFolder = QStringLiteral(".runs");
-/// That folder: `name.runs` beside `name.json`.
+/// The folder of kept runs: `name.runs` beside `name.json`.
 QString runsFolderOf(const QString& session);
 /// Bytes of the file of a run, about.
 std::uint64_t bytesOfRun(const Trace& trace);
@@ -36,7 +36,7 @@ class SessionStore : public QObject {
  public:
   SessionStore(RunList& runs, ModelRuns& models, EvaluationList& evaluations, QObject* parent = nullptr);
 
-  /// What there is, with the views' part in it, as a session file keeps it.
+  /// The session of all that is open, with the views' part in it, as a session file keeps it.
   [[nodiscard]] Session session(const QJsonObject& windowState) const;
   /// Writes a session file; messages report success and failure. While one is being opened nothing is written: it would
   /// be less than there was.

@@ -16,7 +16,7 @@ struct ShownSteps {
   QString of;    ///< the runs and their text, whatever step they are of; empty: none is of a training
   QString step;  ///< their checkpoints
 };
-/// Of all runs that are not hidden.
+/// The steps of all runs that are not hidden.
 ShownSteps shownSteps(const RunList& runs);
 
 /// The limits of numbers over those steps of a training that have been shown, so that colours mean the same at each of

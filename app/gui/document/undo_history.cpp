@@ -58,7 +58,7 @@ void UndoHistory::push(QUndoCommand* command, Weight weight) {
                       last->commands.back()->id() == command->id() && last->commands.back()->mergeWith(command);
   if (merges) {
     last->after = shown();
-    // What was typed and taken back is no step.
+    // Typing that was taken back is no step.
     if (last->commands.size() == 1 && last->commands.back()->isObsolete()) m_steps.pop_back();
     m_done = m_steps.size();
     m_joins = m_input && !m_steps.empty();

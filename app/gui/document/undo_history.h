@@ -12,14 +12,14 @@
 
 namespace foxscope::gui {
 
-/// What a step of the views is called, and whether it goes on with the one before it: heads that are chosen one after
+/// The name of a step of the views, and whether it goes on with the one before it: heads that are chosen one after
 /// the other are one step.
 struct StepName {
   QString words;  ///< "choose a head"; empty: no step, as nobody undoes it
   bool goesOn = false;
 };
 
-/// What the user changed, in steps that are undone and done again. A step is made of commands, which change the
+/// The user's changes, in steps that are undone and done again. A step is made of commands, which change the
 /// document, and of what differs in the state of the views. All that one input changes (a key that is held, a drag, a
 /// turn of the wheel) is one step.
 class UndoHistory : public QObject {
@@ -47,7 +47,7 @@ class UndoHistory : public QObject {
   void push(QUndoCommand* command, Weight weight = Weight::light);
   /// An input of the user begins: what is changed until it ends is one step.
   void beginInput();
-  /// What differs in the views since it began is kept. Nothing where none has begun.
+  /// Keeps the differences in the views since it began. Nothing where none has begun.
   void endInput();
 
   [[nodiscard]] bool canUndo() const { return m_done > 0; }
@@ -86,7 +86,7 @@ class UndoHistory : public QObject {
   QJsonObject m_before;      ///< state of the views when the input began
 };
 
-/// What differs between two states becomes in a third as it is in the second; the rest stays.
+/// Gives a third state the values of the second where the first two differ; the rest stays.
 [[nodiscard]] QJsonValue patched(const QJsonValue& state, const QJsonValue& from, const QJsonValue& to);
 
 }  // namespace foxscope::gui

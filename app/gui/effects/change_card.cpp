@@ -44,7 +44,7 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_tokens->verticalHeader()->hide();
   m_tokens->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
   m_tokens->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  // Of what stands before a token its end is seen.
+  // The end of the words before a token is seen.
   m_tokens->setTextElideMode(Qt::ElideLeft);
   m_tokens->horizontalHeader()->setSectionResizeMode(kBetween, QHeaderView::Fixed);
   m_tokens->horizontalHeader()->setMinimumSectionSize(0);

@@ -31,7 +31,7 @@ void writeBytes(const std::string& path, const std::string& bytes) {
   file.commit();
 }
 
-/// What stands before the token that a position predicts.
+/// The words before the token that a position predicts.
 QString contextOf(const TokenTable& tokens, std::int64_t position) {
   return QString::fromStdString(words_before(tokens, position)).simplified();
 }

@@ -7,11 +7,11 @@
 #include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QTabBar>
 #include <QTabWidget>
 #include <QToolButton>
 #include <QVBoxLayout>
 
-#include "app/gui/atlas/atlas_view.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/heads_page.h"
 #include "app/gui/evaluations/loss_page.h"
@@ -37,7 +37,7 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
       m_loss(new LossPage(evaluations, runs, files)),
       m_needle(new NeedlePage(evaluations, runs, modelRuns, files)),
       m_heads(new HeadsPage(evaluations, runs, files)),
-      m_atlas(new AtlasView(evaluations, runs, modelRuns, files)) {
+      m_atlas(new AtlasView(evaluations, runs, modelRuns)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 4, 6, 4);
   layout->setSpacing(4);
@@ -98,6 +98,10 @@ void EvaluationsView::follow() {
   m_tabs->setTabVisible(1, any([](const Evaluation& each) { return each.as<NeedleEvaluation>() != nullptr; }));
   m_tabs->setTabVisible(2, any([](const Evaluation& each) { return each.as<HeadsEvaluation>() != nullptr; }));
   m_tabs->setTabVisible(3, any([](const Evaluation& each) { return each.as<AtlasReader>() != nullptr; }));
+  // One kind alone needs no tabs.
+  int kinds = 0;
+  for (int tab = 0; tab < m_tabs->count(); ++tab) kinds += m_tabs->isTabVisible(tab) ? 1 : 0;
+  m_tabs->tabBar()->setVisible(kinds > 1);
   m_export->setEnabled(!open.empty());
   if (open.empty()) return;
   // The file that was opened last is shown.
@@ -137,7 +141,17 @@ void EvaluationsView::fillFiles() {
   }
 }
 
+ShownPanels EvaluationsView::shownPanels() const {
+  const bool shown = m_tabs->currentWidget() == m_atlas && m_tabs->isTabVisible(m_tabs->currentIndex());
+  return shown ? m_atlas->shownPanels() : ShownPanels();
+}
+
 void EvaluationsView::exportShown() {
+  if (m_tabs->currentWidget() == m_atlas) {
+    if (!shownPanels().empty()) return emit panelsExportWanted();
+    m_told[m_atlas] = tr("There is no figure of what is shown: choose another tab.");
+    return showReading();
+  }
   QString kinds = tr("Figures (*.pdf *.svg *.png)");
   if (m_tabs->currentWidget() == m_needle) kinds += tr(";;Table, a line a cell (*.csv)");
   const QString path = QFileDialog::getSaveFileName(this, tr("Export figure"), QStringLiteral("evaluation.pdf"), kinds);
@@ -147,7 +161,6 @@ void EvaluationsView::exportShown() {
 void EvaluationsView::exportTo(const QString& path) {
   if (m_tabs->currentWidget() == m_loss) return m_loss->exportTo(path);
   if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo(path);
-  if (m_tabs->currentWidget() == m_atlas) return m_atlas->exportTo(path);
   m_heads->exportTo(path);
 }
 

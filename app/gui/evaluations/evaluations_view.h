@@ -6,6 +6,7 @@
 
 #include <QWidget>
 
+#include "app/gui/atlas/atlas_view.h"
 #include "app/gui/document/evaluation_list.h"
 #include "app/gui/document/file_writer.h"
 #include "app/gui/document/runs/model_runs.h"
@@ -17,7 +18,6 @@ class QTabWidget;
 
 namespace foxscope::gui {
 
-class AtlasView;
 class FlowLayout;
 
 namespace evaluations {
@@ -42,13 +42,20 @@ class EvaluationsView : public QWidget, public ViewPart {
   void stepTab(int by);
   /// The line below: the value under the mouse, or what is missing.
   [[nodiscard]] QString reading() const;
-  /// Writes the figure of the tab that is shown, as `foxscope figure` draws it.
+  /// Writes the figure of the losses, the needle test or the heads, whichever tab is shown, as `foxscope figure` draws
+  /// it.
   void exportTo(const QString& path);
+  /// The figures of the atlas, where its tab is shown; else none.
+  [[nodiscard]] ShownPanels shownPanels() const;
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return {m_export}; }
   [[nodiscard]] bool isSettled() const override;
+
+ signals:
+  /// Somebody wants to export the atlas.
+  void panelsExportWanted();
 
  private:
   void follow();

@@ -40,7 +40,7 @@ class HeadGrid : public HeadCells {
   /// The number in a head's cell: "0.22", "858", "1.2k"; empty where cells hold none, in this width or in these
   /// colours.
   [[nodiscard]] QString cellText(const HeadChoice& head) const;
-  /// What is shown is about gates, and the head has none: its cell is hatched, not coloured.
+  /// Whether the numbers are of gates and the head has none: its cell is hatched, not coloured.
   [[nodiscard]] bool hasNothingToShow(const HeadChoice& head) const;
   /// The name of a head and all its numbers.
   [[nodiscard]] QString description(const HeadChoice& head) const override;

@@ -46,7 +46,7 @@ class HeadPictures : public QObject {
   std::optional<Quantity> m_wanted;
   std::map<Key, QImage> m_pictures;
   std::optional<MapAxes> m_axes;
-  /// Of the runs that were looked at, on the jobs' thread alone.
+  /// The axes of the runs that were looked at, on the jobs' thread alone.
   std::shared_ptr<std::map<RunId, MapAxes>> m_found = std::make_shared<std::map<RunId, MapAxes>>();
 };
 

@@ -171,6 +171,8 @@ void ColourBar::drawGradient(QPainter& painter) const {
 }
 
 void ColourBar::drawHistogram(QPainter& painter) const {
+  // Some lines of a coarse picture stand for others: their counts are not those of the map.
+  if (!m_picture->exact) return;
   const Histogram& histogram = logarithmic() ? m_picture->summary->logarithmic : m_picture->summary->linear;
   if (histogram.counts.empty()) return;
   const double most = std::log1p(*std::max_element(histogram.counts.begin(), histogram.counts.end()));

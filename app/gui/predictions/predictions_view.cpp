@@ -151,7 +151,7 @@ void PredictionsView::showMessage(const QString& message) {
   m_pages->showMessage(message);
 }
 
-// What a run lacks to tell its predictions, before its model is looked for.
+// Says what a run lacks to tell its predictions, before its model is looked for.
 QString PredictionsView::obstacleOf(const Run& run) const {
   return run.file.isEmpty() || !run.model.isEmpty()
              ? tr("%1 did not keep what predictions are made of: run it again (F5).").arg(run.name)
@@ -242,7 +242,7 @@ PredictionsView::Answer PredictionsView::answerTo(const std::vector<Asked>& aske
     };
     for (const ScoredToken& token : own.scored.top) add(token.id);
     if (told.changed) {
-      // What the change took out of the list stands in it too.
+      // The list also has the tokens that the change took out of it.
       for (const ScoredToken& token : base->scored.top) add(token.id);
       const auto larger = [&](std::int32_t id) {
         return std::max(own.log_probability[index_of(id)], base->log_probability[index_of(id)]);

@@ -19,9 +19,9 @@ class QHBoxLayout;
 
 namespace foxscope::gui {
 
-/// What each shown run expected at the pinned position: its likeliest tokens with their p, the token that came with its
-/// rank and p. Beside a run with a change stands what it expected without the change. Asks for the run without the gate
-/// of the chosen head.
+/// The tokens that each shown run expected at the pinned position: its likeliest tokens with their p, the token that
+/// came with its rank and p. Beside a run with a change stands what it expected without the change. Asks for the run
+/// without the gate of the chosen head.
 class PredictionsView : public QWidget, public ViewPart {
   Q_OBJECT
 
@@ -52,7 +52,7 @@ class PredictionsView : public QWidget, public ViewPart {
   void changeEvent(QEvent* event) override;
 
  private:
-  /// What is told of one run.
+  /// The lines about one run.
   struct Told {
     RunId run = kNoRun;
     QString problem;  ///< why nothing can be told; empty where it can

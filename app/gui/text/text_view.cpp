@@ -578,7 +578,7 @@ bool TextView::isSettled() const { return !m_shapePending && !m_tinter->isPendin
 
 void TextView::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  // Of a window of less than 800 pixels.
+  // The text's height in a window of less than 800 pixels.
   constexpr int kLow = 660;
   m_tools->setLow(height() < kLow);
 }

@@ -36,7 +36,7 @@ bool FilmPlayer::waiting() const {
          !m_trainings.known(training->wanted + 1);
 }
 
-// What could not run is chosen all the same: whoever watches is told why, and the film ends there.
+// A step that could not run is chosen all the same: whoever watches is told why, and the film ends there.
 void FilmPlayer::advance() {
   const OpenTraining* training = m_trainings.shown();
   if (training == nullptr || training->wanted == lastOf(*training)) return setPlaying(false);

@@ -20,7 +20,8 @@ constexpr double kStrongWidth = 3.2;
 constexpr double kFaintWidth = 0.8;
 constexpr float kFaint = 0.35F;
 constexpr double kPointSize = 6;
-constexpr double kLegendHeight = 0.001;  ///< as low as it goes
+constexpr double kLegendHeight = 0.001;       ///< as low as it goes
+constexpr QMargins kAroundAxes(4, 4, 15, 4);  ///< at least: labels need more at the left and below
 
 QColor colourIn(const figure::Curve& curve, const QPalette& palette) {
   if (!curve.ownColour) return runColour(curve.colour, palette);
@@ -56,6 +57,8 @@ TrainingPlot::TrainingPlot(const QString& name, QWidget* parent)
   m_axes->plotLayout()->insertRow(0);
   m_axes->plotLayout()->addElement(0, 0, m_axes->legend);
   m_axes->plotLayout()->setRowStretchFactor(0, kLegendHeight);
+  m_axes->plotLayout()->setRowSpacing(0);
+  m_axes->axisRect()->setMinimumMargins(kAroundAxes);
   m_axes->legend->setFillOrder(QCPLayoutGrid::foColumnsFirst, true);
   m_line->setVisible(false);
   m_line->setSelectable(false);

@@ -53,7 +53,7 @@ void FocusRing::follow() {
   place();
 }
 
-// What a scroll area shows of a widget is outlined, not what lies beyond it.
+// The ring outlines the part of a widget that its scroll area shows.
 void FocusRing::place() {
   if (m_outline == nullptr || m_focus == nullptr) return;
   const QRect seen = m_focus->visibleRegion().boundingRect();

@@ -170,8 +170,10 @@ double Docks::evaluationsShare() const {
 
 void Docks::giveEvaluationsRoom() {
   constexpr double kHalf = 0.5;
+  constexpr double kOfLowWindow = 0.6;
   constexpr double kMost = 0.8;
-  const double share = m_evaluationsShare > 0 ? std::min(m_evaluationsShare, kMost) : kHalf;
+  const double first = m_window.height() < kLowWindow ? kOfLowWindow : kHalf;
+  const double share = m_evaluationsShare > 0 ? std::min(m_evaluationsShare, kMost) : first;
   m_window.resizeDocks({m_evaluations}, {static_cast<int>(share * m_window.height())}, Qt::Vertical);
 }
 

@@ -63,8 +63,8 @@ class Docks : public QObject {
   void resetLayout();
   /// Follows what was opened, or that everything was closed.
   void follow();
-  /// Evaluations leave the centre, which maps take: their dock gets half of the window's height, or the share that it
-  /// had when somebody last saw it.
+  /// Evaluations leave the centre, which maps take: their dock gets half of the window's height, a little more of a low
+  /// one, or the share that it had when somebody last saw it.
   void giveEvaluationsRoom();
   /// Keeps that share before evaluations go back to the centre.
   void keepEvaluationsRoom() { m_evaluationsShare = evaluationsShare(); }

@@ -181,8 +181,8 @@ void FileCommands::saveRunFile() {
   if (dialog.exec() != QDialog::Accepted || dialog.selectedFiles().isEmpty()) return;
   if (there == nullptr || !there->isChecked()) return m_document.files().saveRunFile(dialog.selectedFiles().front());
   QString path = placeThere->text().trimmed();
-  if (!path.startsWith('/')) path = path.startsWith('~') ? "/" + path : "/~/" + path;
-  m_document.files().saveRunFile("ssh://" + host + path);
+  if (!path.startsWith('/') && !path.startsWith('~')) path = "~/" + path;
+  m_document.files().saveRunFile(urlOn(host, path));
 }
 
 void FileCommands::savePage() {

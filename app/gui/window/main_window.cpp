@@ -5,19 +5,13 @@
 #include <memory>
 #include <utility>
 
-#include <QActionGroup>
 #include <QApplication>
 #include <QClipboard>
 #include <QCloseEvent>
-#include <QCursor>
 #include <QDir>
 #include <QDropEvent>
-#include <QLocale>
 #include <QMenu>
-#include <QMenuBar>
-#include <QMessageBox>
 #include <QMimeData>
-#include <QPushButton>
 #include <QScreen>
 #include <QStackedWidget>
 #include <QStatusBar>
@@ -44,11 +38,10 @@
 #include "app/gui/window/figures/thumbnails.h"
 #include "app/gui/window/film/film_export.h"
 #include "app/gui/window/help/answer_bar.h"
-#include "app/gui/window/help/glossary.h"
 #include "app/gui/window/help/help.h"
 #include "app/gui/window/help/start_page.h"
-#include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/key_commands.h"
+#include "app/gui/window/memory_question.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/new_text_card.h"
 #include "app/gui/window/preferences.h"
@@ -57,7 +50,6 @@
 #include "app/gui/window/remote/machine_label.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list_view.h"
-#include "app/gui/window/sweep_dialog.h"
 #include "app/gui/words/words_view.h"
 #include "backend/eval/predictions/predictions.h"
 
@@ -87,7 +79,6 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
   makeMenus();
   makeHistory();
   connectDocument();
-  fillRecent();
   followInputs();
   followRuns();
   for (const Part& part : m_parts) m_firstViews[part.key] = part.part->saveState();
@@ -149,17 +140,19 @@ void MainWindow::makeViews() {
   m_training->player().setReady([this] { return m_maps->isSettled() && m_text->isSettled() && m_heads->showsStep(); });
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
-  m_parts = {{"heads", tr("&Heads"), m_heads},
-             {"maps", tr("&Maps"), m_maps},
-             {"text", tr("&Text"), m_text},
-             {"words", tr("&Words"), m_words},
-             {"curves", tr("&Curves"), m_curves},
-             {"comparison", tr("C&ompare"), m_comparison},
-             {"predictions", tr("&Predictions"), m_predictions},
-             {"experts", tr("E&xperts"), m_experts},
-             {"effects", tr("&Effects"), m_effects},
-             {"evaluations", tr("E&valuations"), m_evaluations},
-             {"training", tr("Tra&ining"), m_training}};
+  using Place = Menus::Place;
+  // Eight menus in the bar: parts that stand behind the curves are in that of what is shown, or of what makes them.
+  m_parts = {{"heads", tr("&Heads"), m_heads, Place::bar},
+             {"maps", tr("&Maps"), m_maps, Place::bar},
+             {"text", tr("&Text"), m_text, Place::bar},
+             {"words", tr("&Words"), m_words, Place::view},
+             {"curves", tr("&Curves"), m_curves, Place::view},
+             {"comparison", tr("C&ompare"), m_comparison, Place::view},
+             {"predictions", tr("&Predictions"), m_predictions, Place::bar},
+             {"experts", tr("E&xperts"), m_experts, Place::view},
+             {"effects", tr("&Effects"), m_effects, Place::run},
+             {"evaluations", tr("E&valuations"), m_evaluations, Place::run},
+             {"training", tr("Tra&ining"), m_training, Place::run}};
 
   auto* centre = new QWidget;
   auto* layout = new QVBoxLayout(centre);
@@ -205,6 +198,15 @@ void MainWindow::makeViews() {
                           !m_trainings.open().empty()};
   });
 
+  m_docks->heads().setWhatsThis(QStringLiteral("decay-time"));
+  m_docks->text().setWhatsThis(QStringLiteral("position"));
+  m_words->setWhatsThis(QStringLiteral("loss"));
+  m_comparison->setWhatsThis(QStringLiteral("loss"));
+  m_effects->setWhatsThis(QStringLiteral("change"));
+  m_training->setWhatsThis(QStringLiteral("training"));
+  m_docks->predictions().setWhatsThis(QStringLiteral("predictions"));
+  m_docks->experts().setWhatsThis(QStringLiteral("experts"));
+
   auto* bar = new QToolBar(tr("Run"));
   bar->setObjectName("run");
   bar->setMovable(false);
@@ -231,43 +233,23 @@ void MainWindow::makeViews() {
   statusBar()->setSizeGripEnabled(false);
 }
 
-bool MainWindow::isAnyRun() {
-  if (m_document.runs().empty()) m_messages->show({Message::Kind::warning, m_document.modelRuns().noRunText()});
-  return !m_document.runs().empty();
-}
-
 bool MainWindow::anythingOpen() const {
   return !m_document.runs().empty() || !m_document.runs().models().empty() || !m_document.modelRuns().text().empty();
 }
 
-QAction* MainWindow::addCommand(QMenu* menu, const CommandText& text, const QKeySequence& keys, const QString& tip,
-                                const std::function<void()>& act) {
-  auto* action = new QAction(text.words, this);
-  if (!text.icon.isEmpty()) action->setIcon(themedIcon(text.icon));
-  action->setShortcut(keys);
-  action->setToolTip(tip);
-  action->setStatusTip(tip);
-  connect(action, &QAction::triggered, this, act);
-  menu->addAction(action);
-  return action;
-}
-
 void MainWindow::makeMenus() {
-  makeFileMenu();
-  makeEditMenu();
-  makeRunMenu();
-  makeViewMenu();
+  m_menus = new Menus(*this, {m_document, *m_files, m_sweeps, m_settings, *m_docks, *m_help, m_heads->grid()});
   const auto* keys = new KeyCommands(*this);
-  m_viewMenu->addSeparator();
-  m_viewMenu->addActions(keys->ofView());
-  m_runMenu->addSeparator();
+  m_menus->view().addSeparator();
+  m_menus->view().addActions(keys->ofView());
+  m_menus->run().addSeparator();
   for (const Part& part : m_parts) {
     if (part.part->commands().isEmpty()) continue;
-    QMenu* menu = addMenuOf(part);
+    QMenu* menu = m_menus->addMenu(part.title, part.menu);
     if (part.part == m_evaluations) {
-      addCommand(menu, {tr("&Open Evaluation…"), "file"}, {},
-                 tr("Losses of a corpus, a needle test or heads over a corpus, as foxscope eval writes them"),
-                 [this] { m_files->openEvaluation(); });
+      m_menus->addCommand(menu, {tr("&Open Evaluation…"), "file"}, {},
+                          tr("Losses of a corpus, a needle test or heads over a corpus, as foxscope eval writes them"),
+                          [this] { m_files->openEvaluation(); });
     }
     menu->addActions(part.part->commands());
     for (const auto& [view, more] : {std::pair<ViewPart*, QList<QAction*>>{m_heads, keys->ofHeads()},
@@ -279,215 +261,16 @@ void MainWindow::makeMenus() {
       menu->addActions(more);
     }
   }
-  makeHelpMenu();
+  m_menus->addHelp();
+  connect(m_menus, &Menus::exportWanted, this, [this] { exportShown(ExportDialog::Source::map); });
+  connect(m_menus, &Menus::copyWanted, this, &MainWindow::copyShown);
+  connect(m_menus, &Menus::preferencesWanted, this, &MainWindow::showPreferences);
+  connect(m_menus, &Menus::extremesWanted, this, &MainWindow::showExtremes);
+  connect(m_menus, &Menus::themeChosen, this, &MainWindow::themeChosen);
+  connect(m_menus, &Menus::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
 }
 
-// Eight menus in the bar: parts that stand behind the curves are in that of what is shown, or of what makes them.
-QMenu* MainWindow::addMenuOf(const Part& part) {
-  const auto is = [&](std::initializer_list<const ViewPart*> parts) {
-    return std::find(parts.begin(), parts.end(), part.part) != parts.end();
-  };
-  if (is({m_words, m_curves, m_comparison, m_experts})) return m_viewMenu->addMenu(part.title);
-  if (is({m_effects, m_evaluations, m_training})) return m_runMenu->addMenu(part.title);
-  return menuBar()->addMenu(part.title);
-}
-
-void MainWindow::makeFileMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&File"));
-  addCommand(menu, {tr("Open &Model…"), "model"}, QKeySequence("Ctrl+O"),
-             tr("Add a checkpoint folder, or the folder of a training, to the models"),
-             [this] { m_files->openModel(); });
-  addCommand(menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"),
-             tr("Choose the text that the models read"),
-             [this] { m_files->openText(tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)")); });
-  addCommand(menu, {tr("Open &Run or Session…"), "file"}, QKeySequence("Ctrl+Alt+O"),
-             tr("Open a run file or an evaluation (.h5), beside what is open, or a session (.json)"),
-             [this] { m_files->openRunsOrSession(); });
-  addCommand(menu, {tr("Open on Another Ma&chine…"), "machine"}, QKeySequence("Ctrl+Alt+M"),
-             tr("Run files, models, trainings and texts on a machine that ssh reaches: they stay there"),
-             [this] { m_files->openRemote(); });
-  m_recentMenu = menu->addMenu(tr("Open R&ecent"));
-  addCommand(menu, {tr("Open &Demo"), "demo"}, {}, tr("Both demo models on a chapter of a book"), [this] {
-    m_files->openDemo();
-  })->setEnabled(!m_files->demo().isEmpty());
-  menu->addSeparator();
-  addCommand(menu, {tr("&Save Session"), "save"}, QKeySequence::Save, tr("Save models, text, panes, pins and places"),
-             [this] { m_files->saveSession(); });
-  addCommand(menu, {tr("Save Session &As…")}, QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
-             [this] { m_files->saveSessionAs(); });
-  addCommand(menu, {tr("Save R&un File…")}, {},
-             tr("Save the runs on the text shown to an HDF5 file that opens without a model"), [this] {
-               if (isAnyRun()) m_files->saveRunFile();
-             });
-  menu->addSeparator();
-  addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
-             tr("Save what is shown as PNG, SVG or PDF, or its data"),
-             [this] { exportShown(ExportDialog::Source::map); });
-  addCommand(menu, {tr("Export Pa&ge (.html)…"), "export"}, {},
-             tr("Save the runs on the text shown as one HTML file that anyone opens in a browser"), [this] {
-               if (isAnyRun()) m_files->savePage();
-             });
-  addCommand(menu, {tr("&Copy"), "copy"}, QKeySequence::Copy,
-             tr("Copy the part that has the keyboard: curves and rows of tables with their numbers, or text; otherwise "
-                "the maps"),
-             [this] { copyShown(); });
-  menu->addSeparator();
-  addCommand(menu, {tr("&Preferences…"), "preferences"}, QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
-             [this] { showPreferences(); });
-  addCommand(menu, {tr("Close &All")}, {}, tr("Close all runs, models and the text"),
-             [this] { m_files->whenNothingIsLost([this] { m_document.clear(); }); });
-  addCommand(menu, {tr("&Quit")}, QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
-}
-
-void MainWindow::makeEditMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&Edit"));
-  UndoHistory& stack = m_document.runs().undoStack();
-  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (UndoHistory::*act)()) {
-    return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
-  };
-  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"), tr("Undo what was changed last"), &UndoHistory::undo);
-  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &UndoHistory::redo);
-  const auto follow = [undo, redo, &stack] {
-    undo->setText(stack.canUndo() ? tr("&Undo: %1").arg(stack.undoText()) : tr("&Undo"));
-    redo->setText(stack.canRedo() ? tr("&Redo: %1").arg(stack.redoText()) : tr("&Redo"));
-    undo->setEnabled(stack.canUndo());
-    redo->setEnabled(stack.canRedo());
-  };
-  connect(&stack, &UndoHistory::changed, this, follow);
-  follow();
-}
-
-void MainWindow::makeRunMenu() {
-  QMenu* menu = m_runMenu = menuBar()->addMenu(tr("&Run"));
-  QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
-                            [this] { m_document.modelRuns().startRun(); });
-  QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
-                               tr("Stop; the results so far stay"), [this] { m_document.modelRuns().cancelRun(); });
-  QAction* change = addCommand(
-      menu, {tr("Run with a C&hange…"), "intervene"}, QKeySequence("Ctrl+I"),
-      tr("Change the gate of the chosen head, cut it, and see what that does to the loss"), [this] {
-        if (!isAnyRun()) return;
-        InterventionDialog(m_document.runs(), m_document.modelRuns(), m_document.runs().selection().head(), this)
-            .exec();
-      });
-  QAction* sweep =
-      addCommand(menu, {tr("S&weep over All Heads…"), "intervene"}, QKeySequence("Ctrl+Shift+I"),
-                 tr("Change each head in turn, in the background, and see what that does to the loss"), [this] {
-                   if (!isAnyRun()) return;
-                   SweepDialog(m_document.runs(), m_sweeps, this).exec();
-                 });
-  m_heads->grid().addAction(sweep);
-  m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
-  m_heads->grid().addAction(change);
-  QAction* requests = addCommand(menu, {tr("Cancel Re&quests to Other Machines"), "cancel"}, {},
-                                 tr("Stop what is on its way from other machines; what is shown stays"),
-                                 [this] { m_document.machines().cancel(); });
-  QAction* reconnect =
-      addCommand(menu, {tr("Re&connect to Other Machines"), "machine"}, {},
-                 tr("Make connections anew that were lost, and ask again for what was cancelled"), [this] {
-                   Machines& machines = m_document.machines();
-                   const auto all = machines.status();
-                   for (const MachineStatus& machine : all) {
-                     if (!machine.connected) machines.reconnect(machine.name);
-                   }
-                   machines.goOn();
-                 });
-  const auto followMachines = [this, requests, reconnect] {
-    const auto& machines = m_document.machines().status();
-    requests->setEnabled(std::ranges::any_of(machines, &MachineStatus::asking));
-    reconnect->setEnabled(m_document.machines().cancelled() ||
-                          std::ranges::any_of(machines, [](const auto& machine) { return !machine.connected; }));
-  };
-  connect(&m_document.machines(), &Machines::changed, this, followMachines);
-  followMachines();
-  addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Remove the run of the chosen head from the window"),
-             [this] { m_document.runs().removeRun(m_document.runs().selection().head().run); });
-  const auto follow = [this, run, cancel] {
-    run->setEnabled(!m_document.modelRuns().runStatus().running);
-    cancel->setEnabled(m_document.modelRuns().runStatus().running);
-  };
-  connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, follow);
-  follow();
-}
-
-void MainWindow::makeViewMenu() {
-  QMenu* menu = m_viewMenu = menuBar()->addMenu(tr("&View"));
-  for (QDockWidget* dock : findChildren<QDockWidget*>()) {
-    QAction* toggle = dock->toggleViewAction();
-    toggle->setText(tr("Show %1").arg(dock->windowTitle()));
-    toggle->setToolTip(tr("Show or hide this part of the window"));
-    menu->addAction(toggle);
-  }
-  menu->addSeparator();
-  addCommand(
-      menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
-      tr("F and A of the head that forgets fastest, which becomes the chosen one, above F and A of the head that "
-         "forgets slowest. Again: back to the maps before"),
-      [this] { showExtremes(); });
-  menu->addSeparator();
-  auto* themes = new QActionGroup(this);
-  const auto theme = [&](const QString& text, ThemeChoice choice) {
-    QAction* action =
-        addCommand(menu, {text}, {}, tr("Colours of the window; exports are always white"), [this, choice] {
-          m_settings.setTheme(choice);
-          emit themeChosen();
-        });
-    action->setCheckable(true);
-    themes->addAction(action);
-    // The preferences choose it too.
-    connect(menu, &QMenu::aboutToShow, action,
-            [this, action, choice] { action->setChecked(m_settings.theme() == choice); });
-  };
-  theme(tr("&Light"), ThemeChoice::light);
-  theme(tr("&Dark"), ThemeChoice::dark);
-  theme(tr("As the &System"), ThemeChoice::system);
-  menu->addSeparator();
-  QAction* full =
-      addCommand(menu, {tr("&Full Screen")}, QKeySequence("F11"), tr("Fill the screen, or go back to a window"),
-                 [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
-  full->setCheckable(true);
-  connect(menu, &QMenu::aboutToShow, full, [this, full] { full->setChecked(isFullScreen()); });
-  addCommand(menu, {tr("Reset &Layout")}, {}, tr("Put all parts of the window where they were at first"),
-             [this] { m_docks->resetLayout(); });
-}
-
-void MainWindow::makeHelpMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("He&lp"));
-  addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"),
-             [this] { m_help->showCommands(); });
-  addCommand(menu, {tr("&Glossary…")}, QKeySequence("F1"),
-             tr("Terms and their equations; F1 opens the entry of what is under the mouse, or else has the keyboard"),
-             [this] {
-               const QString term = termAt(QCursor::pos());
-               m_help->showGlossary(term.isEmpty() ? termOf(QApplication::focusWidget()) : term);
-             });
-  addCommand(menu, {tr("&Tour")}, {}, tr("Six steps through the window"), [this] { m_help->startTour(); });
-  addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("Shift+F1"), tr("What keys and the mouse do"),
-             [this] { m_help->showKeys(); });
-  addCommand(menu, {tr("&About Foxscope")}, {}, tr("Version, licence, libraries"), [this] { m_help->showAbout(); });
-  m_docks->heads().setWhatsThis(QStringLiteral("decay-time"));
-  m_docks->text().setWhatsThis(QStringLiteral("position"));
-  m_words->setWhatsThis(QStringLiteral("loss"));
-  m_comparison->setWhatsThis(QStringLiteral("loss"));
-  m_effects->setWhatsThis(QStringLiteral("change"));
-  m_training->setWhatsThis(QStringLiteral("training"));
-  m_docks->predictions().setWhatsThis(QStringLiteral("predictions"));
-  m_docks->experts().setWhatsThis(QStringLiteral("experts"));
-}
-
-QList<QAction*> MainWindow::commands() const {
-  QList<QAction*> actions;
-  const std::function<void(const QMenu&)> collect = [&](const QMenu& menu) {
-    for (QAction* action : menu.actions()) {
-      if (action->menu() != nullptr && action->menu() != m_recentMenu) collect(*action->menu());
-      if (!action->isSeparator() && action->menu() == nullptr) actions += action;
-    }
-  };
-  for (const QAction* top : menuBar()->actions()) {
-    if (top->menu() != nullptr) collect(*top->menu());
-  }
-  return actions;
-}
+QList<QAction*> MainWindow::commands() const { return m_menus->commands(); }
 
 void MainWindow::connectDocument() {
   const auto showEffects = [this] { Docks::bringForward(m_docks->effects()); };
@@ -495,7 +278,7 @@ void MainWindow::connectDocument() {
   connect(m_experts, &ExpertsView::available, this, [this] { m_docks->experts().show(); });
   connect(m_comparison, &ComparisonView::answered, this, [this] { m_docks->comparison().show(); });
   connect(m_effects, &EffectsView::answered, this, [this, showEffects] {
-    // What was asked for in the predictions is answered there.
+    // The predictions answer what was asked for in them.
     if (!m_predictions->takeAwaited()) showEffects();
   });
   connect(&m_sweeps, &Sweeps::added, this, showEffects);
@@ -510,16 +293,21 @@ void MainWindow::connectDocument() {
   connect(&m_document.modelRuns(), &ModelRuns::inputsChanged, this, &MainWindow::followInputs);
   connect(&m_document.evaluations(), &EvaluationList::evaluationsChanged, this, &MainWindow::followEvaluations);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
-  connect(&m_document.modelRuns(), &ModelRuns::memoryAsked, this, &MainWindow::askForMemory);
+  connect(&m_document.modelRuns(), &ModelRuns::memoryAsked, this,
+          [this](const MemoryQuestion& question) { askForMemory(question, m_document.modelRuns(), *this); });
   connect(&m_document.sessions(), &SessionStore::fileMissing, this, &MainWindow::askForMissing);
   connect(&m_document.sessions(), &SessionStore::sessionOpened, this, &MainWindow::openSession);
-  connect(m_files, &FileCommands::recentChanged, this, &MainWindow::fillRecent);
+  const auto followRecent = [this] { m_start->setRecent(m_settings.recent()); };
+  connect(m_files, &FileCommands::recentChanged, m_start, followRecent);
+  followRecent();
   connect(&m_document.modelRuns(), &ModelRuns::runStatusChanged, this, [this] {
     const RunStatus& status = m_document.modelRuns().runStatus();
     if (status.running && status.index == 0) m_messages->clearNotes();
     followInputs();
   });
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
+  connect(m_evaluations, &EvaluationsView::panelsExportWanted, this,
+          [this] { exportShown(ExportDialog::Source::panels); });
   connect(m_text, &TextView::headOrderAsked, this, &MainWindow::orderHeads);
   connect(m_text, &TextView::columnAsked, this, [this] {
     Docks::bringForward(m_docks->curves());
@@ -570,8 +358,8 @@ void MainWindow::orderHeads(HeadQuantity quantity) {
 }
 
 void MainWindow::showExtremes() {
-  if (!isAnyRun()) return;
-  const QString obstacle = m_extremes->toggle();
+  const ModelRuns& modelRuns = m_document.modelRuns();
+  const QString obstacle = m_document.runs().empty() ? modelRuns.noRunText() : m_extremes->toggle();
   if (!obstacle.isEmpty()) m_messages->show({Message::Kind::warning, obstacle});
 }
 
@@ -653,45 +441,13 @@ void MainWindow::followInputs() {
   m_start->setInputs(anythingOpen() ? m_document.modelRuns().noRunText() + '.' : QString());
 }
 
-void MainWindow::fillRecent() {
-  m_start->setRecent(m_settings.recent());
-  m_files->fillRecent(*m_recentMenu);
-}
-
 void MainWindow::askForMissing(const QString& what, const QString& path) {
   const Message message{Message::Kind::warning, tr("The session's %1 is not there any more: %2").arg(what, path)};
   m_messages->show(message, tr("Locate…"), [this, what] { m_files->locate(what); });
 }
 
-void MainWindow::askForMemory(const MemoryQuestion& question) {
-  const auto sized = [](double bytes) {
-    return QLocale().formattedDataSize(static_cast<qint64>(bytes), 1, QLocale::DataSizeSIFormat);
-  };
-  const QString name = QStringLiteral("memory");
-  delete findChild<QMessageBox*>(name);  // a newer question takes the place of the older
-  auto* box = new QMessageBox(
-      QMessageBox::Warning, tr("Much memory"),
-      tr("This takes about %1 of memory, and %2 are free.").arg(sized(question.needed), sized(question.free)),
-      QMessageBox::Cancel, this);
-  box->setInformativeText(
-      tr("The models will read %1 tokens. Fewer tokens, or runs without attention maps (Preferences), take less.")
-          .arg(QLocale().toString(static_cast<qlonglong>(question.tokens))));
-  box->setObjectName(name);
-  box->setAttribute(Qt::WA_DeleteOnClose);
-  const QPushButton* all = box->addButton(tr("Run Anyway"), QMessageBox::DestructiveRole);
-  connect(all, &QPushButton::clicked, &m_document.modelRuns(), &ModelRuns::runAnyway);
-  if (question.fewer > 0) {
-    QPushButton* fewer = box->addButton(
-        tr("First %1 Tokens").arg(QLocale().toString(static_cast<qlonglong>(question.fewer))), QMessageBox::AcceptRole);
-    connect(fewer, &QPushButton::clicked, &m_document,
-            [this, question] { m_document.modelRuns().runFewer(question.fewer); });
-    box->setDefaultButton(fewer);
-  }
-  box->open();
-}
-
 void MainWindow::exportShown(ExportDialog::Source source) {
-  ExportDialog dialog(m_document, *m_maps, *m_curves, m_settings, *this);
+  ExportDialog dialog(m_document, *m_maps, *m_curves, *m_evaluations, m_settings, *this);
   const int entry = dialog.source().findData(static_cast<int>(source));
   if (entry >= 0) dialog.source().setCurrentIndex(entry);
   dialog.exec();

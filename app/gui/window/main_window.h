@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,10 +14,10 @@
 #include "app/gui/views/view_part.h"
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/file_commands.h"
+#include "app/gui/window/menus.h"
 #include "app/gui/window/settings.h"
 #include "app/gui/window/view_history.h"
 
-class QMenu;
 class QStackedWidget;
 
 namespace foxscope::gui {
@@ -100,22 +99,11 @@ class MainWindow : public QMainWindow {
     QString key;  ///< in session files
     QString title;
     ViewPart* part = nullptr;
+    Menus::Place menu = Menus::Place::bar;
   };
   void makeViews();
   void makeHistory();
   void makeMenus();
-  void makeFileMenu();
-  void makeEditMenu();
-  void makeRunMenu();
-  void makeViewMenu();
-  void makeHelpMenu();
-  QMenu* addMenuOf(const Part& part);
-  struct CommandText {
-    QString words;
-    QString icon = {};  ///< of resources/icons; empty: none
-  };
-  QAction* addCommand(QMenu* menu, const CommandText& text, const QKeySequence& keys, const QString& tip,
-                      const std::function<void()>& act);
   void connectDocument();
   void followRuns();
   void followCentre();
@@ -124,14 +112,10 @@ class MainWindow : public QMainWindow {
   void followTrainings();
   void followInputs();
   void followObstacle();
-  void fillRecent();
-  void askForMemory(const MemoryQuestion& question);
   void askForMissing(const QString& what, const QString& path);
   void exportShown(ExportDialog::Source source);
   void copyShown();
   void restoreViews(const QJsonObject& state);
-  /// If there is none, the window says what it waits for.
-  bool isAnyRun();
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
   /// Whether evaluations are all that is open.
@@ -173,9 +157,7 @@ class MainWindow : public QMainWindow {
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
   QString m_obstacle;  ///< what a run waits for
-  QMenu* m_recentMenu = nullptr;
-  QMenu* m_runMenu = nullptr;
-  QMenu* m_viewMenu = nullptr;
+  Menus* m_menus = nullptr;
   ExtremeHeads* m_extremes = nullptr;
   AnswerBar* m_answer = nullptr;
   QJsonObject m_firstViews;   ///< of the views before anybody changed them

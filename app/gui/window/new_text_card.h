@@ -9,8 +9,8 @@ class QLabel;
 
 namespace foxscope::gui {
 
-/// What a run of the text will take, judged by the runs that there are: "about 18,400 tokens; fox about 15 s". Empty
-/// where none of them has a text.
+/// The time that a run of the text will take, judged by the runs that there are: "about 18,400 tokens; fox about 15 s".
+/// Empty where none of them has a text.
 QString estimateOfRun(const RunList& runs, const ModelRuns& modelRuns);
 
 /// A card over the maps that says that they are of another text than the one that was opened, what running that will

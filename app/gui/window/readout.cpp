@@ -88,7 +88,7 @@ void Readout::tell() {
       parts += tr("log F %1 nats%2").arg(number(m_reading->log_forget), means);
     }
     if (m_reading->has_attention) {
-      // Of a model without attention it is the share of its row's |M|.
+      // A model without attention has the share of its row's |M| there.
       const QString name = m_reading->has_mixing ? tr("|M| share") : QStringLiteral("A");
       parts += QStringLiteral("%1 %2").arg(name, number(m_reading->attention));
       if (!m_reading->has_mixing) parts += tr("logit %1 nats").arg(number(m_reading->logit));

@@ -37,6 +37,7 @@ constexpr int kMark = 10;                        // pixels of a chip's colour
 
 QString nameOf(const TextInput& text, const RunList& runs) {
   if (!text.file.isEmpty()) return QFileInfo(text.file).fileName();
+  if (!text.name.isEmpty()) return text.name;
   for (const Run& run : runs) {
     const auto& read = run.trace->text();
     if (run.file.isEmpty() || !read || !is_read_of(*read, text.content)) continue;
@@ -142,7 +143,7 @@ RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, const RunNumbers& numbers, Q
   connect(&m_modelRuns, &ModelRuns::inputsChanged, this, &RunBar::followInputs);
   connect(&m_runs, &RunList::runsChanged, this, &RunBar::followInputs);
   connect(&m_modelRuns, &ModelRuns::runStatusChanged, this, &RunBar::followStatus);
-  connect(&m_runs, &RunList::referenceChanged, this, &RunBar::fillChips);
+  connect(&m_runs, &RunList::referenceChanged, this, &RunBar::followInputs);
   connect(&m_numbers, &RunNumbers::changed, this, &RunBar::tellNumbers);
   connect(&m_runs.selection(), &Selection::headChanged, this, &RunBar::followHead);
   followInputs();
@@ -258,7 +259,7 @@ void RunBar::followInputs() {
       QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
   const Run* shown = std::as_const(m_runs).reference();
   QString words = m_runs.models().empty() && m_runs.empty() ? tr("no model") : QString();
-  const bool next = shown != nullptr && m_modelRuns.isTextNew();
+  const bool next = shown != nullptr && !text.empty() && !m_modelRuns.isTextOf(*shown);
   if (next) {
     // The pictures are of another text than the one that is to be run.
     words = tr("on %1; next: %2 (%3)").arg(textNameOf(*shown), nameOf(text, m_runs), size);

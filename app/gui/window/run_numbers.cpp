@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kLossDecimals = 3;
 
-/// What a configuration counts; 0 where it cannot be read, which is said elsewhere.
+/// The parameters that a configuration counts; 0 where it cannot be read, which is said elsewhere.
 std::int64_t parametersOf(const TraceInfo& info) {
   if (info.config.empty()) return 0;
   try {

@@ -273,7 +273,7 @@ QVariant WordTable::headerData(int section, Qt::Orientation orientation, int rol
                                                                          : tr(text.meaning);
   }
   if (role != Qt::DisplayRole && role != Qt::AccessibleTextRole) return {};
-  // Of several runs each column is named by its run.
+  // The columns of several runs are named by their runs.
   if (ofOther || (several && section == WordRows::kSurprisal)) {
     const QString of = ofOther ? m_rows->others[index_of(section - WordRows::kColumns)] : m_rows->run;
     return tr("%1\n(nats)").arg(role == Qt::AccessibleTextRole ? of : shortened(of, kNameLettersShown));

@@ -65,7 +65,7 @@ struct WordRows {
 
   explicit WordRows(WordContent content);
   [[nodiscard]] int columns() const { return static_cast<int>(number.size()); }
-  /// What stands before a word.
+  /// The words before a word.
   [[nodiscard]] QString before(int word) const;
 
   [[nodiscard]] int size() const { return static_cast<int>(table.words.size()); }

@@ -50,7 +50,7 @@ class WordsView : public QWidget, public ViewPart {
   bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
-  /// What a run expected, which holds for every head and is computed once.
+  /// The tokens that a run expected, which hold for every head and are computed once.
   struct Expected {
     TokenDistributions distributions;
     std::vector<std::string> token;  ///< [L] the likeliest

@@ -28,7 +28,7 @@ namespace {
 
 using AtlasClock = std::chrono::steady_clock;
 
-/// What an atlas needs of a pass.
+/// The arrays that an atlas needs of a pass.
 KeepSet kept_for(std::int64_t rows) {
   if (rows == 0) return {Keep::gates};
   return {Keep::gates, Keep::rows, Keep::query_key, Keep::loss};

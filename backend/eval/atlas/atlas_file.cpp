@@ -73,8 +73,8 @@ std::int64_t sum_of_mean(float mean, std::int64_t count, double unit) {
   return std::isnan(mean) ? 0 : std::llround(static_cast<double>(mean) * (static_cast<double>(count) / unit));
 }
 
-/// What a mean leaves of its sum, as a number that is not negative: 0, -1, 1, -2, ... become 0, 1, 2, 3, ... The upper
-/// bytes of small ones are 0, whatever their sign, and compress to nothing.
+/// The rest that a mean leaves of its sum, as a number that is not negative: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
+/// The upper bytes of small ones are 0, whatever their sign, and compress to nothing.
 std::int64_t folded(std::int64_t rest) { return rest < 0 ? -2 * rest - 1 : 2 * rest; }
 std::int64_t unfolded(std::int64_t folded) { return (folded & 1) != 0 ? -(folded / 2) - 1 : folded / 2; }
 

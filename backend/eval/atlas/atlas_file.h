@@ -14,7 +14,7 @@ namespace foxscope {
 /// @content of such files.
 inline constexpr const char* kAtlasContent = "eval_atlas";
 
-/// What the heads of models do over windows of corpora, as `foxscope eval atlas` writes it; docs/files.md has the
+/// The forgetting of heads of models over windows of corpora, as `foxscope eval atlas` writes it; docs/files.md has the
 /// layout. Readers of this program need windows and sums: everything else in the file follows from these.
 struct Atlas {
   EvaluatedCorpus corpus;

@@ -15,7 +15,7 @@
 namespace foxscope {
 namespace {
 
-/// What two atlases must have alike, a line each.
+/// The facts that two atlases must have alike, a line each.
 std::vector<std::pair<std::string, std::string>> facts_of(const Atlas& atlas) {
   std::vector<std::pair<std::string, std::string>> facts = {
       {"seed", std::to_string(atlas.corpus.seed)},

@@ -18,7 +18,7 @@ void append(std::vector<AtlasNumber>& list, const std::vector<HeadNumber>& more)
   }
 }
 
-/// What measures of a head may be of.
+/// The kinds of numbers that a head may have.
 struct NumberKinds {
   bool channels = false;
   bool attention = false;

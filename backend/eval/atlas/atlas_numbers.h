@@ -29,7 +29,7 @@ struct AtlasNumbers {
 
   /// @param rows  AtlasShape::rows
   AtlasNumbers(const TraceInfo& info, std::int64_t rows);
-  /// Of these names, as a file has them.
+  /// The numbers and profiles of these names, as a file has them.
   AtlasNumbers(const std::vector<std::string>& names, const std::vector<std::string>& profile_names);
 
   /// The numbers of one head in their order; NaN where it has none.

@@ -109,7 +109,8 @@ class AtlasReader {
   [[nodiscard]] const EvaluatedCorpus& corpus() const { return corpus_; }
   [[nodiscard]] const std::vector<AtlasFacts>& models() const { return models_; }
 
-  // Those that read throw Error where the file is damaged. `model` is an index of models(), `place` = layer H + head.
+  // Functions that read throw Error where the file is damaged. `model` is an index of models(), `place` = layer H +
+  // head.
   /// Only where has_tokens.
   [[nodiscard]] AtlasHeadTokens tokens(std::size_t model, std::size_t place) const;
   /// Only where has_resets.

@@ -87,7 +87,7 @@ enum class AtlasSum : std::uint8_t {
 };
 inline constexpr std::size_t kAtlasSums = 29;
 
-/// What an axis of such an array is over. Those of a head come as layer and head in files.
+/// The entries of an axis of such an array. Those of a head come as layer and head in files.
 enum class AtlasAxis : std::uint8_t {
   head,
   token,

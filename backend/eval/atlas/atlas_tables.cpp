@@ -64,7 +64,7 @@ class WindowMeans {
       const LongNumber square = class_value(documents.square, at);
       const LongNumber spread =
           square - 2 * mean * m * class_value(documents.sum, at) + mean * mean * m * m * static_cast<double>(count);
-      // What rounding leaves of no spread is none: of long numbers, and of terms that are whole numbers of 2^-82.
+      // A spread that rounding alone leaves is none: of long numbers, and of terms that are whole numbers of 2^-82.
       const LongNumber rounding = 0x1p-100 * square + 0x1p-80 * static_cast<double>(count);
       squares += spread > rounding ? static_cast<double>(spread) / ((windows - m) * (windows - m)) : 0.0;
     }
@@ -175,7 +175,7 @@ HeadMoments moments_of(const AtlasModel& model, const ProductSums& of) {
   for (std::size_t n = 0; n < model.sums.shape().head_count(); ++n) {
     const double mean = exact_value(model.sums.exact(of.sum, n)) / entries;
     const double variance = product_mean(model, of.product, n * (n + 1) / 2 + n, entries) - mean * mean;
-    // What rounding leaves of the variance of numbers that never change is none.
+    // A variance that rounding alone leaves of numbers that never change is none.
     const bool changes = of.has(model, n) && variance > 1e-13 * mean * mean;
     moments.mean.push_back(mean);
     moments.spread.push_back(changes ? std::sqrt(variance) : kNoNumber);

@@ -68,9 +68,10 @@ ErrorGroups atlas_documents(const AtlasSums& sums);
 std::vector<HeadArray> atlas_head_numbers(const AtlasModel& model);
 /// AtlasNumbers::profiles [N, bins], likewise.
 std::vector<HeadArray> atlas_profiles(const AtlasModel& model);
-/// Of a number or profile whose rows were sampled, by its place in AtlasNumbers, the part of its error that the draw of
-/// rows makes: sqrt(sum of squared errors of the windows) / windows. [N], or [N, bins] of a profile; empty without it.
-/// NaN of masses below kLeastSampledMass: few rows hold them, and where none of these was drawn the error is too small.
+/// The part that the draw of rows has in the error of a number or profile whose rows were sampled, by its place in
+/// AtlasNumbers: sqrt(sum of squared errors of the windows) / windows. [N], or [N, bins] of a profile; empty without
+/// it. NaN of masses below kLeastSampledMass: few rows hold them, and where none of these was drawn the error is too
+/// small.
 inline constexpr double kLeastSampledMass = 1e-4;
 std::vector<double> row_errors(const AtlasModel& model, const std::string& name);
 /// mean_log_gate, gate_lower_quartile, gate_median, gate_upper_quartile and share_below_half [N, C] by what a position

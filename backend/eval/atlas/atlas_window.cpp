@@ -214,7 +214,7 @@ class WindowWork {
   }
 
  private:
-  /// What is known of a head once it is measured.
+  /// The numbers of a head once it is measured.
   struct Found {
     bool gated = false;
     std::optional<HeadMeasures> measures;  ///< made on a GPU, together with those of other heads

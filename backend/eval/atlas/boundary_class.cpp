@@ -21,7 +21,7 @@ std::size_t whole_begin(std::string_view text, std::size_t begin, std::size_t en
   return begin;
 }
 
-/// What the characters of one token are, taken by themselves.
+/// Reads the characters of one token, taken by themselves.
 class TokenReader {
  public:
   BoundaryClassSet read(std::string_view text, std::size_t begin, std::size_t end) {

@@ -12,7 +12,7 @@
 
 namespace foxscope {
 
-/// What sampled rows say of the heads of one window beside their statistics.
+/// The numbers that sampled rows give of the heads of one window beside their statistics.
 class WindowRows {
  public:
   /// @param count  of rows that are to be drawn

@@ -15,9 +15,9 @@
 
 namespace foxscope {
 
-/// What the predictions of a run are made of, in the order in which it is taken where a run kept several: the state
-/// behind the final norm, in float16 (`--keep predictions`) or as the last of the hidden states (`--keep hidden`),
-/// which needs the head of the run's model; or logits (`--keep logits`).
+/// The arrays that predictions of a run are made of, in the order in which they are taken where it kept several: the
+/// state behind the final norm, in float16 (`--keep predictions`) or as the last of the hidden states (`--keep
+/// hidden`), which needs the head of the run's model; or logits (`--keep logits`).
 enum class PredictionSource { none, states, logits };
 /// @param head  whether the head of its model is there
 PredictionSource prediction_source(const Trace& run, bool head);
@@ -37,7 +37,7 @@ bool for_logits(const Trace& run, const OutputHead* head, const Range& positions
 /// own tokens name it, else "⟨id⟩".
 std::string token_string(const Trace& run, const OutputHead* head, std::int32_t id);
 
-/// What a run predicted at a position.
+/// The prediction of a run at a position.
 struct Prediction {
   std::int64_t position = 0;
   std::vector<float> log_probability;  ///< [V] nats

@@ -39,7 +39,7 @@ class DeviceSpreads {
   void finish();
 
   [[nodiscard]] std::size_t size() const { return heads_.size(); }
-  /// What was measured of a head, after `finish`; safe to call from several threads.
+  /// The spread that was measured of a head, after `finish`; safe to call from several threads.
   [[nodiscard]] AttentionSpread spread(std::size_t head, std::int64_t repeats) const;
   [[nodiscard]] SampledRows sampled(std::size_t head) const;
 

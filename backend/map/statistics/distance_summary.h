@@ -7,7 +7,7 @@
 
 namespace foxscope {
 
-/// What is asked of attention mass by distance. The mass itself has as many numbers as a text has tokens.
+/// The numbers that describe attention mass by distance. The mass itself has as many numbers as a text has tokens.
 struct DistanceSummary {
   std::vector<double> bins;                ///< mass of each of distance_bins
   std::vector<double> bins_without_first;  ///< of DistanceProfile distance_without_first

@@ -46,7 +46,7 @@ class GateTally {
   [[nodiscard]] double below_half() const;
 
  private:
-  /// Of f, at p (count - 1) between order statistics, interpolated.
+  /// The quantile of f at p (count - 1) between order statistics, interpolated.
   [[nodiscard]] double quantile(double p) const;
   /// The n-th f, from 0 for the smallest.
   [[nodiscard]] double order_statistic(std::int64_t n) const;

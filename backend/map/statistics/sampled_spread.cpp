@@ -97,7 +97,7 @@ class SampledEntries {
       if (!values) return false;
       float* const to = logarithm_.data() + static_cast<std::int64_t>(n) * sample_.length;
       for (std::size_t key = 0; key < values->size(); ++key) {
-        // What is outside of the window is NaN, and so is what is not known.
+        // Entries outside of the window are NaN, and so are those that are not known.
         const bool seen = entries_.window == 0 || sample_.rows[n] - static_cast<std::int64_t>(key) < entries_.window;
         if (seen) to[key] = std::log2((*values)[key]);
       }

@@ -32,7 +32,7 @@ struct SampledRows {
 
 /// Whether a row has attention beside key 0.
 inline bool has_more(std::int64_t row, double beside) { return row > 0 && !(beside <= 0); }  // NaN counts
-/// What makes A' of A: 1 / beside, or 0.
+/// The factor from A to A': 1 / beside, or 0.
 inline double weight_of(std::int64_t row, double beside) { return has_more(row, beside) ? 1 / beside : 0.0; }
 
 /// The rows that see a token that followed an earlier one like theirs: the nearest such token is nearest to them.

@@ -29,7 +29,7 @@ class Forward : protected ForwardPass {
   bool run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states, const Job& job,
            ForwardReport& report);
 
-  /// What stands behind the last position of each sequence that was read.
+  /// The prediction behind the last position of each sequence that was read.
   /// @param count  of the B sequences the first so many
   virtual NextTokens predict_next(std::int64_t count) = 0;
 

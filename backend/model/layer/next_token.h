@@ -7,7 +7,7 @@
 
 namespace foxscope {
 
-/// What stands behind the last position of a sequence: log p of every token of the vocabulary.
+/// The prediction behind the last position of a sequence: log p of every token of the vocabulary.
 class NextToken {
  public:
   virtual ~NextToken() = default;

@@ -31,7 +31,7 @@ class DecodeState {
 
   /// Positions read so far.
   [[nodiscard]] virtual std::int64_t length() const = 0;
-  /// What stands at the next place, until one more token is read.
+  /// The prediction of the next token, until one more token is read.
   [[nodiscard]] virtual const NextToken& next() const = 0;
   [[nodiscard]] std::span<const float> log_probabilities() const { return next().log_probabilities(); }
   /// Reads one more token.

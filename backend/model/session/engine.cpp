@@ -5,7 +5,6 @@
 #include <list>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +16,7 @@
 #include "backend/model/spec/interventions.h"
 #include "backend/model/spec/trace_sizes.h"
 #include "backend/model/weights/checkpoint.h"
+#include "backend/model/weights/weight_checksums.h"
 
 namespace foxscope {
 namespace {
@@ -25,20 +25,9 @@ constexpr double kDefaultPruning = 0x1p-24;  // below the rounding of float32
 /// Share of the free memory that a kept model may take.
 constexpr std::int64_t kFreeShare = 4;
 
-/// The files of the weights, with their times.
-std::string files_of(const Checkpoint& checkpoint) {
-  std::string key;
-  for (const std::filesystem::path& file : checkpoint.weight_files()) {
-    std::error_code failed;
-    const auto size = std::filesystem::file_size(file, failed);
-    const auto written = std::filesystem::last_write_time(file, failed).time_since_epoch().count();
-    key += fmt::format("\n{} {} {}", std::filesystem::weakly_canonical(file, failed).string(), size, written);
-  }
-  return key;
-}
-
 std::string key_of(const Checkpoint& checkpoint, const Device& device, DType dtype) {
-  return fmt::format("{}\n{}\n{}{}", device.name(), to_string(dtype), checkpoint.config().json, files_of(checkpoint));
+  return fmt::format("{}\n{}\n{}{}", device.name(), to_string(dtype), checkpoint.config().json,
+                     weight_files_of(checkpoint));
 }
 
 double pruning_of(const ModelRequest& request, const Checkpoint& checkpoint) {
@@ -70,8 +59,8 @@ struct OpenedModel::Memory {
   std::mutex mutex;
   std::size_t most_kept = 0;
   std::map<std::string, std::weak_ptr<CausalLM>> loaded;
-  std::list<std::shared_ptr<CausalLM>> kept;     ///< the latest first
-  std::map<std::string, std::string> checksums;  ///< of the weights in such files
+  std::list<std::shared_ptr<CausalLM>> kept;  ///< the latest first
+  WeightChecksums checksums;
 
   std::shared_ptr<CausalLM> find(const std::string& key) {
     const std::scoped_lock lock(mutex);
@@ -150,17 +139,7 @@ std::vector<bool> OpenedModel::forgetting() const {
 }
 
 std::optional<std::string> OpenedModel::weights_sha256(const Job& job) const {
-  const Checkpoint checkpoint = Checkpoint::open(request.model);
-  const std::string files = files_of(checkpoint);
-  {
-    const std::scoped_lock lock(memory_->mutex);
-    const auto known = memory_->checksums.find(files);
-    if (known != memory_->checksums.end()) return known->second;
-  }
-  auto checksum = checkpoint.weights_sha256(job);
-  if (!checksum) return std::nullopt;
-  const std::scoped_lock lock(memory_->mutex);
-  return memory_->checksums[files] = std::move(*checksum);
+  return memory_->checksums.of(Checkpoint::open(request.model), job);
 }
 
 std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& job) const {

@@ -114,13 +114,22 @@ void convert(TensorDType dtype, std::span<const std::byte> bytes, std::span<floa
   }
 }
 
+/// @throws Error where that cannot be seen
+bool is_there(const fs::path& path) {
+  std::error_code failed;
+  const bool there = fs::exists(path, failed);
+  if (!failed) return there;
+  throw Error(
+      fmt::format("{}: cannot be opened ({}): check the path and its permissions", path.string(), failed.message()));
+}
+
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::string& path) {
   Checkpoint checkpoint;
   checkpoint.folder_ = resolve_checkpoint_folder(path);
   const fs::path config = checkpoint.folder_ / "config.json";
-  if (!fs::exists(config)) {
+  if (!is_there(config)) {
     throw Error(
         fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
                     checkpoint.folder_.string()));
@@ -136,16 +145,16 @@ void Checkpoint::open_weights() {
   const fs::path index = folder_ / kIndexName;
   std::map<std::string, std::string> shard_of;
   std::set<std::string> names;
-  if (fs::exists(index)) {
+  if (is_there(index)) {
     shard_of = read_index(index);
     for (const auto& [tensor, shard] : shard_of) names.insert(shard);
-  } else if (fs::exists(folder_ / kSingleName)) {
+  } else if (is_there(folder_ / kSingleName)) {
     names.insert(kSingleName);
   } else {
     fail_without_weights(folder_);
   }
   for (const std::string& name : names) {
-    if (!fs::exists(folder_ / name)) {
+    if (!is_there(folder_ / name)) {
       throw Error(fmt::format("{}: lists the shard {}, which is not in the folder: copy or download it again",
                               index.string(), name));
     }

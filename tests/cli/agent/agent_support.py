@@ -1,4 +1,5 @@
-"""An sshd of the test's own on the loopback address, and what foxscope needs to reach itself through it."""
+"""An sshd of the test's own on the loopback address, what foxscope needs to reach itself through it, and what its tests
+share."""
 
 import os
 import pathlib
@@ -10,7 +11,9 @@ import sys
 import time
 import unittest
 
-from support import PROGRAM
+import h5py
+
+from support import FOX, PROGRAM, TEXT, TRANSFORMER, CommandLineTest
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 SLOW_PIPE = pathlib.Path(__file__).with_name("slow_pipe.py")
@@ -96,3 +99,35 @@ class Sshd:
         self.process.terminate()
         self.process.wait(timeout=20)
         self.log.close()
+
+
+def contents(path):
+    """All attributes and arrays of an HDF5 file but the time of its making."""
+    found = {}
+
+    def take(name, item):
+        for key, value in item.attrs.items():
+            if key not in ("created", "DIMENSION_LIST", "REFERENCE_LIST"):
+                found[f"{name}@{key}"] = str(value)
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()].tobytes() if item.dtype.kind != "O" else str(item[()])
+
+    with h5py.File(path) as file:
+        take("/", file)
+        file.visititems(take)
+    return found
+
+
+class AgentTest(CommandLineTest):
+    def wait_for_none(self, folder=None):
+        """No agent of this test is left; what ends by itself has a few seconds."""
+        deadline = time.monotonic() + 10
+        while left := processes_there(folder or self.folder):
+            self.assertLess(time.monotonic(), deadline, f"processes are left: {left}")
+            time.sleep(0.05)
+
+    def two_runs(self):
+        text = self.write("text.txt", TEXT * 3)
+        run = self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--model", TRANSFORMER, "--text", text, "-o", run)
+        return run

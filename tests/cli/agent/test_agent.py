@@ -16,41 +16,8 @@ import unittest
 import h5py
 import numpy
 
-from agent_support import Sshd, processes_there, program_there, slow_pipe
-from support import (DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER, CommandLineTest, read_png,
-                     through_terminal)
-
-
-def contents(path):
-    """All attributes and arrays of an HDF5 file but the time of its making."""
-    found = {}
-
-    def take(name, item):
-        for key, value in item.attrs.items():
-            if key not in ("created", "DIMENSION_LIST", "REFERENCE_LIST"):
-                found[f"{name}@{key}"] = str(value)
-        if isinstance(item, h5py.Dataset):
-            found[name] = item[()].tobytes() if item.dtype.kind != "O" else str(item[()])
-
-    with h5py.File(path) as file:
-        take("/", file)
-        file.visititems(take)
-    return found
-
-
-class AgentTest(CommandLineTest):
-    def wait_for_none(self, folder=None):
-        """No agent of this test is left; what ends by itself has a few seconds."""
-        deadline = time.monotonic() + 10
-        while left := processes_there(folder or self.folder):
-            self.assertLess(time.monotonic(), deadline, f"processes are left: {left}")
-            time.sleep(0.05)
-
-    def two_runs(self):
-        text = self.write("text.txt", TEXT * 3)
-        run = self.folder / "run.h5"
-        self.done("run", "--model", FOX, "--model", TRANSFORMER, "--text", text, "-o", run)
-        return run
+from agent_support import AgentTest, Sshd, contents, processes_there, program_there, slow_pipe
+from support import DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, read_png, through_terminal
 
 
 class ThroughSsh(AgentTest):

@@ -88,6 +88,43 @@ class AtlasFigureTest(AtlasFigures):
         for word in before:
             self.assertIn(word, words)
 
+    def test_passages_that_hold_a_text(self):
+        """Of several heads, merged by value: each passage holds the text, and none that holds it is left out."""
+        heads = [(6, 3), (2, 1)]
+        with h5py.File(self.atlas()) as file:
+            passages, ids = file["models/fox/passages/resets"], file["windows/token_id"][()]
+            strings = dict(zip(file["models/fox/tokens/id"][()], file["models/fox/tokens/string"].asstr()[()]))
+            expected = []
+            for layer, head in heads:
+                for window, position, value in zip(passages["window"][layer, head], passages["position"][layer, head],
+                                                   passages["value"][layer, head]):
+                    text = "".join(strings.get(one, "") for one in ids[window, max(0, position - 41):position + 40])
+                    if window >= 0 and "the" in text.lower():
+                        expected.append((value, f"{layer}:{head}  {window}:{position}"))
+        self.assertGreater(len(expected), 1)
+        rows = self.numbers("passages", "--head", "6:3,2:1", "--holding", "THE", "--count", 60)
+        self.assertEqual([row["x"] for row in rows], [where for _, where in sorted(expected)])
+        self.assertIn("hold “THE”", self.words("passages", "--head", "6:3,2:1", "--holding", "THE"))
+        every = self.numbers("passages", "--head", "all", "--kind", "all", "--count", 3)
+        self.assertEqual({row["series"] for row in every}, {"resets", "reach", "gain", "deciles"})
+        self.refuses(2, "--holding xyzzy: no passage of 6:3 holds it: choose another text", "passages", "--head", "6:3",
+                     "--holding", "xyzzy")
+
+    def test_tokens_that_hold_a_text(self):
+        rows = self.numbers("tokens", "--head", "5:2", "--by", "resets", "--holding", "HE", "--fewest", 1, "--count", 60)
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            strings = tokens["string"].asstr()[()]
+            share = tokens["share_below_half"][5, 2].astype(float)
+            chosen = [n for n, text in enumerate(strings) if "he" in text.lower() and tokens["count"][n] > 0]
+        found = [row for row in rows if row["series"] == "forgets most"]
+        self.assertGreater(len(found), 3)
+        expected = sorted((share[n] for n in chosen), reverse=True)[:60]
+        numpy.testing.assert_allclose([float(row["value"]) for row in found], expected, atol=1e-6)
+        self.assertIn("share of resets", self.words("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1))
+        self.refuses(1, "no token that holds “xyzzy” was read 1 times", "tokens", "--holding", "xyzzy", "--fewest", 1)
+        self.refuses(2, "--by size: use gate or resets", "tokens", "--by", "size")
+
     def test_characters_of_several_tokens(self):
         text = "Br\u00fcning came home, and then Br\u00fcning went away again. " * 60
         atlas = self.folder / "parts.h5"
@@ -164,6 +201,34 @@ class AtlasFigureTest(AtlasFigures):
         rows = self.numbers("scatter", "--y", "gate_median", "--colour-by", "layer")
         self.assertEqual(len(rows), 32)
         self.assertIn("decay time", self.words("scatter"))
+
+    def test_scatter_as_a_window_shows_it(self):
+        """Colours by a number, chosen scales and ends, rings around heads; layers and heads are numbers too."""
+        rows = self.numbers("scatter", "--x", "head", "--y", "layer", "--colour-by", "gate_median", "--heads", "6:3,2:1")
+        with h5py.File(self.atlas()) as file:
+            medians = file["models/fox/numbers/gate_median"][()]
+        chosen = [row["row"] for row in rows if row["series"] == "chosen"]
+        self.assertEqual(sorted(chosen), ["2:1", "6:3"])
+        others = [row for row in rows if row["series"] != "chosen"]
+        self.assertEqual(len(others), 32)
+        for row in others:
+            layer, head = map(int, row["row"].split(":"))
+            self.assertEqual((float(row["x"]), float(row["value"])), (head, layer))
+            name, value = row["series"].split(" ")
+            self.assertEqual(name, "gate_median")
+            self.assertAlmostEqual(float(value), medians[layer, head], places=6)
+        words = self.words("scatter", "--colour-by", "gate_median", "--heads", "6:3,2:1", "--names", 0)
+        for part in ["gate median", "chosen", "6:3", "2:1"]:
+            self.assertIn(part, words)
+        # Ticks of decades on a logarithmic axis alone.
+        self.assertNotIn("600", self.words("scatter", "--x-scale", "log", "--x-limits", "1:1000", "--names", 0))
+        self.assertIn("600", self.words("scatter", "--x-scale", "linear", "--x-limits", "1:1000", "--names", 0))
+        self.assertEqual(len(self.numbers("scatter", "--y", "resets", "--y-scale", "linear")), 32)
+        self.refuses(2, "--x-limits 0:9: a logarithmic axis begins above 0", "scatter", "--x-scale", "log", "--x-limits", "0:9")
+        self.refuses(2, "--x-scale wide: use auto, linear or log", "scatter", "--x-scale", "wide")
+        self.refuses(2, "--colour-by gate_medium: there is no such statistic: did you mean gate_median?", "scatter",
+                     "--colour-by", "gate_medium")
+        self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "scatter", "--heads", "9:0")
 
     def test_sizes(self):
         for kind in ["tokens", "passages", "similarity", "gates", "scatter"]:

@@ -19,10 +19,13 @@
 #include <QToolTip>
 #include <qcustomplot.h>
 
+#include "app/figure/figure_kind.h"
+#include "app/figure/figure_request.h"
 #include "app/gui/atlas/atlas_view.h"
 #include "app/gui/atlas/passage_list.h"
 #include "app/gui/atlas/reset_bars.h"
 #include "app/gui/atlas/similarity_map.h"
+#include "app/gui/document/runs/run_arrangement.h"
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/views/theme.h"
 #include "backend/eval/atlas/atlas_file.h"
@@ -31,6 +34,7 @@
 
 namespace foxscope::gui::test {
 
+using atlas::GateBars;
 using atlas::HeadPage;
 using atlas::ModelPane;
 
@@ -50,6 +54,7 @@ class AtlasTest : public QObject {
   void rareTokensAreAskedFor();
   void resetsStandAgainstChance();
   void histogramsHoldEveryPosition();
+  void ticksFitAPlotThatWasHidden();
   void passagesHoldTheirPlace();
   void aPhraseIsFoundInPassages();
   void whatWasFoundStandsInTheMiddle();
@@ -267,27 +272,69 @@ void AtlasTest::whatIsSeenIsExported() {
   ShownAtlas shown({m_file});
   QVERIFY(shown.settle());
   shown.pane().setHead(9);
-  const auto exported = [&](const char* name) {
-    const QString path = m_folder.path(name);
-    QSignalSpy messages(&shown.document, &Document::messageRaised);
-    shown.view.exportTo(path);
-    if (!shown.settle() || messages.isEmpty()) return QByteArray("it was not written");
-    QFile file(path);
-    return file.open(QIODevice::ReadOnly) ? file.readAll() : messages[0][0].value<Message>().text.toUtf8();
+  const auto panel = [&](std::size_t row) { return shown.view.shownPanels()[row][0].spec; };
+  const auto draw = [&](std::size_t row) {
+    figure::FigureSpec spec = panel(row);
+    const figure::FigureSources sources{.files = shown.view.shownPanels()[row][0].files};
+    figure::FigureStyle style;
+    style.format.kind = figure::FigureFormat::Kind::csv;
+    const Job job;
+    figure::FigureRequest request{spec, sources, style, job};
+    return QByteArray::fromStdString(figure::findFigureKind(spec.kind)->draw(request)->file);
   };
-  const QByteArray tokens = exported("tokens.svg");
-  QVERIFY2(tokens.contains("Tokens that make a head forget") && tokens.contains("2:1"), tokens.left(3000).constData());
-  shown.page().tabs().setCurrentIndex(HeadPage::kPassages);
-  shown.pane().maps().setCurrentIndex(1);
+  // The scatter with its numbers, scales and ends, and the heads that stand out in it.
+  shown.pane().setChosen({3, 17});
+  shown.view.atlas().setNumber(AtlasView::kColour, "gate_median");
+  shown.view.atlas().setLogarithmic(AtlasView::kX, false);
   QVERIFY(shown.settle());
-  const QByteArray passages = exported("passages.svg");
-  QVERIFY2(passages.contains("Passages of a head") && passages.contains("How alike heads forget"),
-           passages.left(3000).constData());
+  QCOMPARE(shown.view.shownPanels().size(), 2U);
+  QCOMPARE(panel(0).kind, std::string("scatter"));
+  QCOMPARE(panel(0).text("x"), std::string("rate_decay_time"));
+  QCOMPARE(panel(0).text("x-scale"), std::string("linear"));
+  QCOMPARE(panel(0).text("colour-by"), std::string("gate_median"));
+  QCOMPARE(panel(0).list("heads"), (std::vector<std::string>{"0:3", "2:1", "4:1"}));
+  QCOMPARE(draw(0).count("chosen"), 3);
+  // Tokens as they are looked for.
+  QCOMPARE(panel(1).kind, std::string("tokens"));
+  shown.page().tokenFilter().setText("he");
+  shown.page().rareTokens().setChecked(true);
+  QVERIFY(shown.settle());
+  QCOMPARE(panel(1).text("head"), std::string("2:1"));
+  QCOMPARE(panel(1).text("holding"), std::string("he"));
+  QCOMPARE(panel(1).text("fewest"), std::string("1"));
+  const QByteArray tokens = draw(1);
+  const atlas::TokenList& list = shown.page().forgets().list();
+  QCOMPARE(tokens.count(",forgets most,"),
+           std::min<qsizetype>(std::ssize(list.bars), std::stoi(panel(1).text("count"))));
+  QVERIFY2(tokens.contains(QByteArray::number(list.bars.front().value, 'g', 5).left(6)), tokens.constData());
+  // So are passages, of the heads that are listed.
+  shown.pane().maps().setCurrentIndex(1);
+  shown.page().search("the");
+  shown.page().scope().setCurrentIndex(1);
+  QVERIFY(shown.settle());
+  QCOMPARE(panel(0).kind, std::string("similarity"));
+  QCOMPARE(panel(1).kind, std::string("passages"));
+  QCOMPARE(panel(1).list("head"), (std::vector<std::string>{"0:3", "4:1"}));
+  QCOMPARE(panel(1).text("holding"), std::string("the"));
+  QCOMPARE(panel(1).text("kind"), std::string("resets"));
+  const atlas::PassageAnswer& answer = shown.page().passages().answer();
+  QVERIFY(answer.found > 0);
+  const QList<QByteArray> lines = draw(1).trimmed().split('\n');
+  QCOMPARE(lines.size() - 1, std::min<qsizetype>(std::ssize(answer.rows), std::stoi(panel(1).text("count"))));
+  for (qsizetype n = 1; n < lines.size(); ++n) {
+    const atlas::PassageRow& row = answer.rows[static_cast<std::size_t>(n - 1)];
+    const QByteArray where = QStringLiteral("%1:%2  %3:%4")
+                                 .arg(row.head / 4)
+                                 .arg(row.head % 4)
+                                 .arg(row.place.window)
+                                 .arg(row.place.position)
+                                 .toUtf8();
+    QVERIFY2(lines[n].contains(where), (lines[n] + " without " + where).constData());
+  }
   // There is no figure of resets by class, but one of the map.
   shown.page().tabs().setCurrentIndex(HeadPage::kResets);
   QVERIFY(shown.settle());
-  const QByteArray map = exported("map.svg");
-  QVERIFY(map.contains("How alike heads forget") && !map.contains("Passages of a head"));
+  QCOMPARE(shown.view.shownPanels().size(), 1U);
 }
 
 void AtlasTest::tokensAreThoseOfTheFile() {
@@ -314,6 +361,14 @@ void AtlasTest::tokensAreThoseOfTheFile() {
   QCOMPARE(kept.most, list.most);
   for (std::size_t n = 1; n < often; ++n) QVERIFY(list.bars[n - 1].value >= list.bars[n].value);
   for (const atlas::TokenBar& bar : list.bars) QVERIFY(!bar.isRare());
+  // The smallest values have the most digits, and room for them.
+  atlas::TokenList small = list;
+  for (atlas::TokenBar& bar : small.bars) bar.value *= 1e-3;
+  atlas::TokenBars digits;
+  digits.setList(small);
+  for (const atlas::TokenBar& bar : small.bars) {
+    QVERIFY(digits.fontMetrics().horizontalAdvance(atlas::TokenBars::valueOf(bar)) <= digits.valueRoom());
+  }
   // However narrow the list, its heading leaves room for bars, and is there to its end in a tooltip.
   for (const int width : {140, 300, 700}) {
     atlas::TokenBars bars;
@@ -383,6 +438,44 @@ void AtlasTest::histogramsHoldEveryPosition() {
     const double sum = std::accumulate(bars.shares().begin(), bars.shares().end(), bars.keptShare());
     QVERIFY2(std::abs(sum - 1) < 1e-9, qPrintable(QString::number(sum)));
     QVERIFY(std::ranges::is_sorted(bars.ends()));
+  }
+}
+
+// A plot that was hidden while its data and the room around it changed has the ticks of its data and of its size.
+void AtlasTest::ticksFitAPlotThatWasHidden() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  GateBars& gates = shown.page().gates();
+  auto* plot = gates.findChild<QCustomPlot*>();
+  std::size_t head = 4;
+  for (const QSize& size : {QSize(1200, 700), QSize(700, 340), QSize(1600, 1200), QSize(640, 340)}) {
+    shown.page().tabs().setCurrentIndex(HeadPage::kTokens);
+    shown.view.resize(size);
+    shown.pane().setHead(head++);
+    QVERIFY(shown.settle());
+    shown.page().tabs().setCurrentIndex(HeadPage::kGates);
+    QVERIFY(shown.settle());
+    QTest::qWait(0);
+    QCoreApplication::processEvents();
+    QCOMPARE(plot->xAxis->range().lower, gates.ends().front());
+    QCOMPARE(plot->xAxis->range().upper, gates.ends().back());
+    const QImage seen = gates.grab().toImage();
+    plot->replot(QCustomPlot::rpImmediateRefresh);
+    QVERIFY2(gates.grab().toImage() == seen, qPrintable(QString::number(size.width())));
+  }
+  // Also where its size alone changed, out of sight or in sight.
+  for (const QSize& size : {QSize(640, 1200), QSize(1600, 340), QSize(500, 1200)}) {
+    for (const HeadPage::Tab before : {HeadPage::kTokens, HeadPage::kGates}) {
+      shown.page().tabs().setCurrentIndex(before);
+      shown.view.resize(before == HeadPage::kTokens ? size : size.transposed());
+      shown.page().tabs().setCurrentIndex(HeadPage::kGates);
+      QVERIFY(shown.settle());
+      QTest::qWait(0);
+      QCoreApplication::processEvents();
+      const QImage seen = gates.grab().toImage();
+      plot->replot(QCustomPlot::rpImmediateRefresh);
+      QVERIFY2(gates.grab().toImage() == seen, qPrintable(QStringLiteral("%1 after %2").arg(size.width()).arg(before)));
+    }
   }
 }
 
@@ -581,6 +674,12 @@ void AtlasTest::aPassageOpensItsTrace() {
   QVERIFY(std::equal(begin, begin + windows.length, runs.front().trace->tokens()->id.begin()));
   QCOMPARE(runs.selection().head(), (HeadChoice{runs.front().id, 2, 1}));
   QCOMPARE(runs.selection().pin(), (Cursor{place.position, place.position - 1}));
+  // It is called by its document and its place there.
+  const std::string document = m_atlas->corpus.documents.at(0).name;
+  const std::int64_t first = windows.token_start[static_cast<std::size_t>(place.window)];
+  QCOMPARE(textNameOf(runs.front()), QStringLiteral("%1, tokens %2 to %3")
+                                         .arg(QString::fromStdString(document), QLocale().toString(qlonglong{first}),
+                                              QLocale().toString(qlonglong{first + windows.length - 1})));
   // Heads that are chosen in the atlas are marked in the grid of heads.
   drawAround(plotOf(shown.pane()), QRectF(plotOf(shown.pane())->rect()).adjusted(1, 1, -2, -2));
   QVERIFY(!shown.pane().chosen().empty());

@@ -63,6 +63,7 @@ class CurveTabsTest : public QObject {
   void lossListsItsWorstTokens();
   void aClickOnTheLegendHidesACurve();
   void aLowTabKeepsItsPlot();
+  void namesStayWhereOneLineIsShort();
   void aDifferenceHasTheColoursOfBothRuns();
   void curvesAreCopiedWithTheirNumbers();
   void curvesHaveAMenu();
@@ -260,6 +261,23 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
   QVERIFY(!legend.entryRect(2).isEmpty());
   QVERIFY(legend.roomText().isEmpty());
+}
+
+// In one line that is too short a value goes without its remark, so that the names are read.
+void CurveTabsTest::namesStayWhereOneLineIsShort() {
+  curves::ReadOut legend(nullptr);
+  const QString value = QStringLiteral("2.235 nats (mean of 51: 3.136)");
+  legend.setEntries(
+      {{"fox-pro-12m", Qt::blue, Qt::SolidLine, value}, {"transformer-pro-12m", Qt::red, Qt::SolidLine, value}});
+  legend.setOneLine(true);
+  const int whole = legend.fontMetrics().horizontalAdvance("transformer-pro-12m " + value);
+  legend.resize(3 * whole, 40);
+  QCOMPARE(legend.shownValue(1), value);
+  legend.resize(2 * whole - 2 * legend.fontMetrics().height(), 40);
+  QCOMPARE(legend.shownValue(1), QStringLiteral("2.235 nats"));
+  QVERIFY(legend.toolTip().contains(value));
+  legend.setOneLine(false);
+  QCOMPARE(legend.shownValue(1), value);
 }
 
 // A curve that two runs make together has the colours of both.

@@ -73,6 +73,7 @@ struct Kept {
       document.runs().addModel(QStringLiteral("/models/%1").arg(name), name);
       Run run{kNoRun, name, make_trace(wanted), QStringLiteral("/models/%1").arg(name)};
       run.textFile = "/texts/story.txt";
+      run.textName = "moby.txt, tokens 1 to 9";
       run.forwardSeconds = 2.5;
       document.runs().addMade(run);
     }
@@ -124,6 +125,7 @@ void AutosaveTest::workComesBackWithoutComputing() {
     QCOMPARE(runs[n].name, before[n].name);
     QCOMPARE(runs[n].model, before[n].model);
     QCOMPARE(runs[n].textFile, before[n].textFile);
+    QCOMPARE(runs[n].textName, before[n].textName);
     QCOMPARE(runs[n].forwardSeconds, 2.5);
     QVERIFY(runs[n].look == before[n].look);
     QVERIFY(runs[n].file.isEmpty());

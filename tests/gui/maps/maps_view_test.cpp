@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <QSignalSpy>
@@ -5,7 +6,9 @@
 
 #include "app/figure/colour_scale.h"
 #include "app/gui/maps/colour_bar.h"
+#include "app/gui/maps/map_picture.h"
 #include "app/gui/views/theme.h"
+#include "kernels/executor.h"
 #include "tests/gui/maps/support.h"
 #include "tests/gui/subject.h"
 
@@ -32,6 +35,7 @@ class MapsViewTest : public QObject {
   void firstACoarsePictureThenTheExactOne();
   void coloursDoNotComputeAgain();
   void barSetsLimits();
+  void onlyExactPicturesAreCounted();
   void logarithmicPicturesLeaveNothingOut();
   void largeLogarithmicPicturesLeaveOutWhatNoColourShows();
   void badLimitsAreTold();
@@ -273,6 +277,42 @@ void MapsViewTest::barSetsLimits() {
   QVERIFY(maps.settle());
   QVERIFY(!maps.view.paneState(0).colours.upper);
   QCOMPARE(maps.pane().picture()->colours.upper, 1.0);
+}
+
+// Lines of a coarse picture stand for others: the bar counts none of them, and all of the exact one.
+void MapsViewTest::onlyExactPicturesAreCounted() {
+  SyntheticRun run;
+  run.length = 5000;
+  run.layers = run.heads = run.key_heads = 1;
+  PictureRequest request;
+  request.content = {{{{make_trace(run), 0, 0}, nullptr}}, {}, Quantity::attention, Reduction::max};
+  request.view = {{0, run.length}, {0, run.length}};
+  request.pixels = {250, 250};
+  std::vector<PicturePointer> shown;
+  const PictureStages stages{[&](const PicturePointer& picture) { shown.push_back(picture); }, {}};
+  kernels::ThreadPool pool(1);
+  shown.push_back(makeExactPicture(request, {{}, {}, &pool}, stages).value());
+  shown.push_back(makeCoarsePicture(request, nullptr, {{}, {}, &pool}).value());
+  ColourBar bar;
+  bar.resize(bar.barWidth(), 300);
+  bar.setExtent(10, 290);
+  const auto drawn = [&](const MapPicture& picture) {
+    bar.setPicture(std::make_shared<MapPicture>(picture));
+    return bar.grab().toImage();
+  };
+  int exact = 0;
+  for (const PicturePointer& picture : shown) {
+    MapPicture uncounted = *picture;
+    auto summary = std::make_shared<ValueSummary>(*picture->summary);
+    for (Histogram* histogram : {&summary->linear, &summary->logarithmic}) {
+      std::ranges::fill(histogram->counts, 0);
+    }
+    uncounted.summary = summary;
+    QCOMPARE(drawn(*picture) != drawn(uncounted), picture->exact);
+    exact += picture->exact ? 1 : 0;
+  }
+  QCOMPARE(exact, 1);
+  QVERIFY(shown.size() > 2);
 }
 
 void MapsViewTest::logarithmicPicturesLeaveNothingOut() {

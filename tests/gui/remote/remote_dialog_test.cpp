@@ -27,6 +27,7 @@ class RemoteDialogTest : public QObject {
   void anAtlasIsListedAndOpened();
   void keysGoThroughFolders();
   void aRunFileIsOpenedAndItsPlaceRemembered();
+  void percentSignsOfNamesAreKept();
   void aModelSaysWhatItIsAndItsDevices();
   void whatIsWrongIsSaidInALine();
   void theWindowGoesOnWhileAMachineSaysNothing();
@@ -180,6 +181,25 @@ void RemoteDialogTest::aRunFileIsOpenedAndItsPlaceRemembered() {
   RemoteDialog again(shown.window.document(), shown.settings, true, &shown.window.window);
   QCOMPARE(again.places().item(0)->text(), "Last places");
   QVERIFY(again.places().item(1)->text().startsWith("box: /"));
+}
+
+void RemoteDialogTest::percentSignsOfNamesAreKept() {
+  DialogShown shown;
+  QDir().mkpath(shown.machine.folder.path("50%"));
+  writeRun(shown.machine.folder, "50%/a%20b.h5", {});
+  QVERIFY(shown.go(shown.machine.url()));
+  shown.choose("50%");
+  shown.press(Qt::Key_Right);
+  QVERIFY(shown.answered());
+  QCOMPARE(shown.rows(), QStringList{"a%20b.h5"});
+  shown.choose("a%20b.h5");
+  shown.press(Qt::Key_Return);
+  QVERIFY(shown.window.settle());
+  QCOMPARE(shown.window.document().runs().size(), 1U);
+  QCOMPARE(shown.window.document().runs()[0].file, shown.machine.url("50%25/a%2520b.h5"));
+  QCOMPARE(shown.settings.remotePlaces().front(), shown.machine.url("50%25"));
+  QVERIFY(shown.go(shown.settings.remotePlaces().front()));
+  QCOMPARE(shown.rows(), QStringList{"a%20b.h5"});
 }
 
 void RemoteDialogTest::aModelSaysWhatItIsAndItsDevices() {

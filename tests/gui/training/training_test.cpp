@@ -212,8 +212,11 @@ void TrainingTest::curvesHaveAMarkAndAreClicked() {
   QCOMPARE(losses.mark(), 245.76);
   QCOMPARE(shown.view.decayTimes().plot().curves.size(), 32U);
   QVERIFY(shown.view.decayTimes().plot().yScale == figure::AxisScale::logarithmic);
-  // A click chooses the nearest checkpoint.
+  // The legend leaves the axes their room.
   const QCustomPlot& axes = losses.axes();
+  const int between = axes.axisRect()->top() - axes.legend->outerRect().bottom();
+  QVERIFY2(between >= 0 && between <= 8, qPrintable(QString::number(between)));
+  // A click chooses the nearest checkpoint.
   const QPoint place(static_cast<int>(axes.xAxis->coordToPixel(150)), axes.axisRect()->center().y());
   QTest::mouseClick(&losses.axes(), Qt::LeftButton, {}, place);
   QCOMPARE(shown.slider().value(), 1);

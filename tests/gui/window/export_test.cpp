@@ -17,6 +17,7 @@
 
 #include "app/figure/figure_length.h"
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/window/figures/export_dialog.h"
 #include "app/gui/window/figures/figure_form.h"
@@ -48,7 +49,7 @@ struct Exporting {
   }
   void show() {
     dialog = std::make_unique<ExportDialog>(test.document(), test.window.maps(), test.window.curves(),
-                                            test.window.settings(), test.window);
+                                            test.window.evaluations(), test.window.settings(), test.window);
     dialog->show();
   }
   [[nodiscard]] QString folder(const QString& name) const {
@@ -128,6 +129,7 @@ class ExportTest : public QObject {
   void thePreviewSaysWhyThereIsNone();
   void theCommandIsCopied();
   void runsInNoFileAreMadeByTheCommand();
+  void anAtlasIsExportedByTheSameForm();
   void whereThereIsNoCommandTheReasonIsTold();
   void sizesAreRemembered();
   void everyVenueHasItsWidth();
@@ -403,6 +405,47 @@ void ExportTest::everyVenueHasItsWidth() {
     QVERIFY(std::abs(at.dialog->pageWidth().value() - figure::parseLength("--width", venue.word)) < 0.0051);
     QCOMPARE(sizes->currentText(), QString(venue.title));
   }
+}
+
+void ExportTest::anAtlasIsExportedByTheSameForm() {
+  Exporting exporting;
+  const QString atlas = exporting.test.folder.path("the atlas.h5");
+  QVERIFY(makeAtlas(atlas));
+  exporting.test.document().open({atlas});
+  QVERIFY(exporting.test.settle());
+  AtlasView& view = exporting.test.window.evaluations().atlas();
+  view.pane(0).setHead(9);
+  // The scatter above the head's tokens.
+  exporting.show();
+  QVERIFY(exporting.chooseFigure("atlas as shown"));
+  QVERIFY(exporting.previewed());
+  QVERIFY2(!exporting.dialog->preview().picture().isNull(), qPrintable(exporting.dialog->preview().caption()));
+  exporting.dialog->pageWidth().setValue(90);
+  exporting.field<QLineEdit>("Title")->setText("Two views of a head");
+  exporting.chooseKind(Kind::svg);
+  const QByteArray page = exporting.written(exporting.test.folder.path("page.svg"));
+  QVERIFY2(page.contains("Tokens that make a head forget") && page.contains("Heads by two statistics"),
+           page.left(2000).constData());
+  QVERIFY(exporting.dialog->commandNote().contains("a spec does"));
+  // The spec draws the same page.
+  exporting.dialog->writeSpec(exporting.test.folder.path("page.json"));
+  QVERIFY(waitUntilIdle(exporting.test.document()));
+  QCOMPARE(inShell(QStringLiteral("cd '%1' && foxscope -q figure spec page.json 'the atlas.h5' -o again.svg")
+                       .arg(exporting.test.folder.path("."))),
+           QString());
+  QCOMPARE(curvesOf(contentOf(exporting.test.folder.path("again.svg"))), curvesOf(page));
+  // One figure alone has a command, with what is chosen in the form.
+  view.pane(0).page().tabs().setCurrentIndex(atlas::HeadPage::kResets);
+  QVERIFY(exporting.test.settle());
+  exporting.show();
+  QVERIFY(exporting.chooseFigure("atlas as shown"));
+  exporting.chooseKind(Kind::svg);
+  QCOMPARE(exporting.dialog->commandNote(), QString());
+  const QByteArray scatter = exporting.written(exporting.test.folder.path("scatter.svg"));
+  QVERIFY(scatter.contains("2:1"));
+  QCOMPARE(inShell(exporting.dialog->command(exporting.test.folder.path("command.svg"))), QString());
+  const QByteArray drawn = contentOf(exporting.test.folder.path("command.svg"));
+  QCOMPARE(withoutCommand(drawn), withoutCommand(scatter));
 }
 
 }  // namespace foxscope::gui::test

@@ -170,7 +170,8 @@ void WindowFilesTest::droppedFilesAreOpened() {
 void WindowFilesTest::picturesAndDataAreExported() {
   Window test;
   QVERIFY(test.run(100));
-  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window.settings(), test.window);
+  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window.evaluations(),
+                      test.window.settings(), test.window);
   const auto write = [&](ExportDialog::Source source, ExportDialog::Kind kind, const char* name) {
     dialog.source().setCurrentIndex(dialog.source().findData(static_cast<int>(source)));
     dialog.kind().setCurrentIndex(dialog.kind().findData(static_cast<int>(kind)));
@@ -232,7 +233,8 @@ void WindowFilesTest::picturesAndDataAreExported() {
 
 void WindowFilesTest::theWholeWindowIsWhatItsNameSays() {
   Window test;
-  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window.settings(), test.window);
+  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window.evaluations(),
+                      test.window.settings(), test.window);
   dialog.source().setCurrentIndex(dialog.source().findData(static_cast<int>(ExportDialog::Source::window)));
   const auto written = [&](const char* name) {
     dialog.write(test.folder.path(name));
@@ -552,9 +554,22 @@ void WindowFilesTest::aTextIsNamedByItsRunFile() {
   test.document().open(files);
   QVERIFY(test.settle());
   QCOMPARE(test.document().runs().size(), 2U);
-  QStringList shown;
-  for (const auto* label : test.window.findChild<RunBar*>()->findChildren<QLabel*>()) shown += label->text();
-  QVERIFY2(shown.contains("on the text of b.h5 (13 bytes)"), qPrintable(shown.join('|')));
+  const auto shown = [&test] {
+    QStringList texts;
+    for (const auto* label : test.window.findChild<RunBar*>()->findChildren<QLabel*>()) texts += label->text();
+    return texts.join('|');
+  };
+  // The text that is to be run is that of the last file; the pictures are those of the run that is shown.
+  RunList& runs = test.document().runs();
+  const auto show = [&](const char* file) {
+    const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& one) { return one.file.endsWith(file); });
+    runs.selection().setHead({run->id, 0, 0});
+    return test.settle();
+  };
+  QVERIFY(show("b.h5"));
+  QVERIFY2(shown().contains("on the text of b.h5 (13 bytes)"), qPrintable(shown()));
+  QVERIFY(show("a.h5"));
+  QVERIFY2(shown().contains("on the text of a.h5; next: the text of b.h5 (13 bytes)"), qPrintable(shown()));
 }
 
 void WindowFilesTest::aTrainingHasItsSliderAndCurves() {

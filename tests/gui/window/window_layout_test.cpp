@@ -38,6 +38,8 @@ class WindowLayoutTest : public QObject {
   void itFitsASmallScreen();
   void itIsNeverLargerThanItsScreen();
   void docksShrinkWithTheWindow();
+  void anAtlasBesideARunKeepsItsScatter_data();
+  void anAtlasBesideARunKeepsItsScatter();
   void partsComeIntoSightWithoutWideningIt_data();
   void partsComeIntoSightWithoutWideningIt();
   void lightAndDarkAreBothReadable();
@@ -177,6 +179,43 @@ void WindowLayoutTest::itIsNeverLargerThanItsScreen() {
 }
 
 // Docks that were placed in a larger window shrink as the window does, not the maps alone.
+void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter_data() {
+  QTest::addColumn<QSize>("size");
+  QTest::addColumn<bool>("asTab");
+  QTest::newRow("small") << QSize(1000, 700) << true;
+  QTest::newRow("laptop") << QSize(1366, 768) << false;
+  QTest::newRow("large") << QSize(1500, 950) << false;
+}
+
+void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter() {
+  QFETCH(const QSize, size);
+  QFETCH(const bool, asTab);
+  Window test(source("resources/demo.json"), size);
+  const QString file = test.folder.path("atlas.h5");
+  QVERIFY(makeAtlas(file));
+  test.document().open({file});
+  QVERIFY(test.settle());
+  QVERIFY(test.run(64));
+  QCoreApplication::processEvents();
+  QCOMPARE(test.window.size(), size);
+  atlas::ModelPane& pane = test.window.evaluations().atlas().pane(0);
+  const QSize scatter = pane.scatter().size();
+  QVERIFY2(scatter.height() >= 240 && scatter.width() >= 240,
+           qPrintable(QStringLiteral("%1 x %2").arg(scatter.width()).arg(scatter.height())));
+  const MapPlot& map = test.window.maps().pane(0).plot();
+  QVERIFY2(map.height() >= 100, qPrintable(QString::number(map.height())));
+  // The page of the head is beside it, or a tab.
+  QCOMPARE(pane.pageIsTab(), asTab);
+  QCOMPARE(pane.page().isVisible(), !asTab);
+  if (!asTab) return;
+  pane.maps().setCurrentIndex(pane.maps().count() - 1);
+  QVERIFY(pane.page().isVisible() && !pane.scatter().isVisible());
+  // With more room it stands beside the scatter again.
+  test.window.resize(1500, 950);
+  test.window.resizeDocks({&test.window.docks().evaluations()}, {500}, Qt::Vertical);
+  QTRY_VERIFY(!pane.pageIsTab() && pane.page().isVisible() && pane.maps().currentWidget()->isVisible());
+}
+
 void WindowLayoutTest::docksShrinkWithTheWindow() {
   QByteArray state;
   double curves = 0;

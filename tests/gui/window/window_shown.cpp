@@ -4,6 +4,9 @@
 #include <QTemporaryDir>
 
 #include "app/gui/views/theme.h"
+#include "backend/eval/atlas/atlas.h"
+#include "backend/eval/atlas/atlas_file.h"
+#include "backend/model/session/engine.h"
 
 namespace foxscope::gui::test {
 
@@ -12,6 +15,26 @@ void useOwnSettings() {
   for (const char* home : {"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"})
     qputenv(home, config.path().toUtf8());
   QApplication::setPalette(lightPalette());
+}
+
+bool makeAtlas(const QString& path) {
+  ModelRequest model;
+  model.name = "fox";
+  model.model = foxModel().toStdString();
+  AtlasRequest request;
+  request.models.push_back(Engine().open(model));
+  EvaluationInput input;
+  input.corpus = sampleText().toStdString();
+  input.windows.length = 128;
+  input.windows.windows = 6;
+  request.inputs = {input};
+  request.passages = 4;
+  request.rows = 0;
+  request.output = path.toStdString();
+  const auto atlas = evaluate_atlas(request, {}, {});
+  if (!atlas) return false;
+  write_atlas_file(request.output, *atlas, {"foxscope", ""}, Overwrite::force);
+  return true;
 }
 
 void press(QWidget& window, const QKeySequence& keys) {

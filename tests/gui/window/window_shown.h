@@ -31,6 +31,9 @@ struct Window {
   bool said(const QString& words) { return window.messages().join('\n').contains(words); }
 };
 
+/// Writes an atlas of the FoX demo model, without sampled rows, into a file. @returns whether it is there
+bool makeAtlas(const QString& path);
+
 /// Settings go to a folder of their own, and colours are light.
 void useOwnSettings();
 

@@ -30,12 +30,14 @@ EvaluatedHeads headsOf(const AtlasModel& model) {
   }
   if (!model.forgets()) return heads;
   const std::vector<std::int64_t> resets = atlas_resets(model).count;
+  HeadArray count{"resets", "1", {}, {}};
   HeadArray share{"share_below_half", "1", {}, std::vector<double>(resets.size(), kNotKnown)};
   for (std::size_t place = 0; place < resets.size(); ++place) {
-    share.value.push_back(model.has_gate(place)
-                              ? static_cast<double>(resets[place]) / static_cast<double>(model.positions())
-                              : kNotKnown);
+    const double number = model.has_gate(place) ? static_cast<double>(resets[place]) : kNotKnown;
+    count.value.push_back(number);
+    share.value.push_back(number / static_cast<double>(model.positions()));
   }
+  heads.numbers.push_back(std::move(count));
   heads.numbers.push_back(std::move(share));
   set_forgetting(heads);
   return heads;
@@ -49,17 +51,31 @@ std::size_t chosenHead(FigureRequest& request, const AtlasModel& model) {
   const EvaluatedHeads heads = headsOf(model);
   if (const auto asked = headOf(request.spec, "head")) {
     const std::size_t place = placeOf(heads, *asked);
-    if (!model.has_gate(place)) {
-      throw UsageError(
-          fmt::format("--head {}: this head of {} never forgets: choose another", wordOf(*asked), model.info.name));
-    }
-    return place;
+    if (model.has_gate(place)) return place;
+    throw UsageError(
+        fmt::format("--head {}: this head of {} never forgets: choose another", wordOf(*asked), model.info.name));
   }
   const ChosenHeads chosen = representativeHeads(heads);
   const HeadIndex& middle = chosen.heads[chosen.heads.size() / 2];
   request.notes.push_back(fmt::format("{}: {}:{} is drawn, a head of middle memory; --head chooses another",
                                       model.info.name, middle.layer, middle.head));
   return placeOf(heads, middle);
+}
+
+std::vector<std::size_t> chosenHeads(FigureRequest& request, const AtlasModel& model) {
+  const std::vector<std::string> asked = request.spec.list("head");
+  if (asked.empty()) return {chosenHead(request, model)};
+  const EvaluatedHeads heads = headsOf(model);
+  std::vector<std::size_t> places;
+  if (asked == std::vector<std::string>{"all"}) {
+    for (std::size_t place = 0; place < heads.head_count(); ++place) places.push_back(place);
+    return places;
+  }
+  for (const std::string& head : asked) {
+    const std::size_t place = placeOf(heads, parseHead("--head", head));
+    if (std::ranges::find(places, place) == places.end()) places.push_back(place);
+  }
+  return places;
 }
 
 FigureOrigin originOf(const AtlasModel& model, const FigureStyle& style, const char* title) {

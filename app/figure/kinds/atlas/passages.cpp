@@ -80,6 +80,15 @@ class WindowWords {
     return pieces;
   }
 
+  /// The text of a place and the words around it.
+  [[nodiscard]] QString around(const AtlasPlace& place) const {
+    QString text;
+    for (const auto& piece : pieces(place.window, place.position - kWordsAround, place.position + 1 + kWordsAround)) {
+      text += piece.text;
+    }
+    return text;
+  }
+
  private:
   [[nodiscard]] std::string word(std::int32_t id) const {
     const auto found = std::ranges::lower_bound(tokens_, id);
@@ -98,12 +107,44 @@ double forgottenNear(const AtlasPlace& place, std::int64_t position) {
   return -std::expm1(static_cast<double>(from_float16(place.log_gate[index_of(at)])));
 }
 
-ConcordancePanel::Content placesOf(const AtlasPassages& passages, std::size_t count, const WindowWords& words) {
+/// A place with the head that it is kept of.
+struct PlaceOfHead {
+  std::size_t head = 0;
+  const AtlasPlace* place = nullptr;
+};
+
+/// The passages that an atlas keeps of a head.
+struct KeptOfHead {
+  std::size_t head = 0;
+  std::vector<AtlasPassages> kinds;
+};
+
+/// The places of a kind that hold the text, those of several heads merged.
+std::vector<PlaceOfHead> placesOfKind(const std::vector<KeptOfHead>& heads, const std::string& kind,
+                                      const std::string& holding, const WindowWords& words) {
+  std::vector<PlaceOfHead> places;
+  const QString text = QString::fromStdString(holding);
+  for (const KeptOfHead& one : heads) {
+    const auto found = std::ranges::find(one.kinds, kind, &AtlasPassages::kind);
+    if (found == one.kinds.end()) continue;
+    for (const AtlasPlace& place : found->places) {
+      if (!text.isEmpty() && !words.around(place).contains(text, Qt::CaseInsensitive)) continue;
+      places.push_back({one.head, &place});
+    }
+  }
+  if (heads.size() < 2) return places;
+  // Log f is listed from the smallest on, all else from the largest.
+  const double sign = kind == "resets" || kind == "deciles" ? 1 : -1;
+  std::ranges::stable_sort(places, {}, [sign](const PlaceOfHead& one) { return sign * one.place->value; });
+  return places;
+}
+
+ConcordancePanel::Content contentOf(const std::vector<PlaceOfHead>& places, std::size_t count, const AtlasModel& model,
+                                    bool headEach, const WindowWords& words) {
   ConcordancePanel::Content content;
-  content.quantity = passages.quantity;
-  content.series = passages.kind;
-  const std::size_t shown = std::min(count, passages.places.size());
-  for (const AtlasPlace& place : std::span(passages.places).first(shown)) {
+  const EvaluatedHeads names = headsOf(model);
+  for (const PlaceOfHead& one : std::span(places).first(std::min(count, places.size()))) {
+    const AtlasPlace& place = *one.place;
     const std::int64_t at = place.position;
     const auto tinted = [&](std::int64_t begin, std::int64_t end) {
       std::vector<ConcordancePanel::Piece> pieces = words.pieces(place.window, begin, end);
@@ -113,8 +154,10 @@ ConcordancePanel::Content placesOf(const AtlasPassages& passages, std::size_t co
     };
     ConcordancePanel::Piece token = tinted(at, at + 1).at(0);
     if (token.text.trimmed().isEmpty()) token.text.replace(' ', QChar(0x2423));
-    content.places.push_back({numberText(place.value), place.value, tinted(at - kWordsAround, at), std::move(token),
-                              tinted(at + 1, at + 1 + kWordsAround), fmt::format("{}:{}", place.window, at)});
+    const std::string head = headEach ? headWord(names, one.head) + "  " : std::string();
+    content.places.push_back({head + numberText(place.value), place.value, tinted(at - kWordsAround, at),
+                              std::move(token), tinted(at + 1, at + 1 + kWordsAround),
+                              fmt::format("{}{}:{}", head, place.window, at)});
   }
   return content;
 }
@@ -149,27 +192,46 @@ ScaledColours coloursOf(const std::vector<ConcordancePanel::Content>& lists, con
 }  // namespace
 
 DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style) {
-  const std::vector<AtlasPassages> passages = atlas_passages(model, options.head);
-  if (passages.empty()) {
+  std::vector<KeptOfHead> kept;
+  std::vector<std::string> known;
+  for (const std::size_t head : options.heads) {
+    kept.push_back({head, atlas_passages(model, head)});
+    for (const AtlasPassages& list : kept.back().kinds) {
+      if (std::ranges::find(known, list.kind) == known.end()) known.emplace_back(list.kind);
+    }
+  }
+  if (known.empty()) {
     throw Error(fmt::format("model '{}': the atlas keeps no passages of it: use --passages", model.info.name));
   }
-  std::vector<std::string> known;
-  for (const AtlasPassages& list : passages) known.emplace_back(list.kind);
   std::vector<std::string> kinds = options.kinds;
   if (kinds.empty()) kinds.push_back(known.front());
+  if (kinds == std::vector<std::string>{"all"}) kinds = known;
   const WindowWords words(model);
-  const std::string of = headWord(headsOf(model), options.head);
+  const bool headEach = options.heads.size() > 1;
+  const std::string of =
+      headEach ? fmt::format("{} heads", options.heads.size()) : headWord(headsOf(model), options.heads.front());
   std::vector<ConcordancePanel::Content> lists;
   for (const std::string& kind : kinds) {
-    const auto found = std::ranges::find(known, kind);
-    if (found == known.end()) {
+    if (std::ranges::find(known, kind) == known.end()) {
       throw UsageError(
           fmt::format("--kind {}: {} has {}{}", kind, of, fmt::join(known, ", "), nearest_question(kind, known)));
     }
-    lists.push_back(placesOf(passages[index_of(found - known.begin())], options.count, words));
+    const std::vector<PlaceOfHead> places = placesOfKind(kept, kind, options.holding, words);
+    if (places.empty()) continue;
+    lists.push_back(contentOf(places, options.count, model, headEach, words));
+    ConcordancePanel::Content& list = lists.back();
+    const auto first = std::ranges::find_if(kept, [&](const KeptOfHead& one) {
+      return std::ranges::find(one.kinds, kind, &AtlasPassages::kind) != one.kinds.end();
+    });
+    list.quantity = std::ranges::find(first->kinds, kind, &AtlasPassages::kind)->quantity;
+    list.series = kind;
     // Its strongest places are resets (f < 1/2) of some heads alone.
     const std::string_view title = kind == "resets" ? "strongest forgetting" : std::string_view(kind);
-    lists.back().title = fmt::format("{} of {}: {}", title, of, lists.back().quantity);
+    list.title = fmt::format("{} of {}: {}", title, of, list.quantity);
+    if (!options.holding.empty()) list.title += fmt::format(", passages that hold “{}”", options.holding);
+  }
+  if (lists.empty()) {
+    throw UsageError(fmt::format("--holding {}: no passage of {} holds it: choose another text", options.holding, of));
   }
   const ScaledColours colours = coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", of));
   PanelPage page(style);
@@ -178,14 +240,15 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     list.colours = colours;
     page.add(std::make_unique<ConcordancePanel>(style.format, std::move(list)), {row++, 0, 1, 3});
   }
-  if (model.has_gate(options.head)) {
+  if (std::ranges::any_of(options.heads, [&](std::size_t head) { return model.has_gate(head); })) {
     ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {row, 0, 1, 3});
     bar.setColours(colours, colours.label, "1 − *f*");
   }
   page.arrange();
   DrawnFigure drawn;
   FigureOrigin origin = originOf(model, style, "Passages of a head");
-  origin.facts.emplace_back("head", of);
+  origin.facts.emplace_back(headEach ? "heads" : "head", of);
+  if (!options.holding.empty()) origin.facts.emplace_back("holding", options.holding);
   origin.facts.emplace_back("kinds", fmt::format("{}", fmt::join(kinds, ", ")));
   drawn.file = page.paint(origin);
   return drawn;
@@ -194,6 +257,7 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
 std::optional<DrawnFigure> drawPassages(FigureRequest& request) {
   PassagesOptions options;
   options.kinds = request.spec.list("kind");
+  options.holding = request.spec.text("holding");
   if (const auto count = integerOf(request.spec, "count")) {
     if (*count < 1 || *count > kMostPassages) {
       throw UsageError(fmt::format("--count {}: use a number from 1 to {}", *count, kMostPassages));
@@ -202,7 +266,7 @@ std::optional<DrawnFigure> drawPassages(FigureRequest& request) {
   }
   const Atlas atlas = request.atlas();
   const AtlasModel& model = request.model(atlas.models);
-  options.head = chosenHead(request, model);
+  options.heads = chosenHeads(request, model);
   return drawPassages(model, options, request.style);
 }
 

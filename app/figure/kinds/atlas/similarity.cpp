@@ -38,7 +38,7 @@ std::vector<std::size_t> orderedHeads(const AtlasModel& model, bool gates, Simil
   return heads;
 }
 
-/// What is compared, or why it cannot be.
+/// @throws UsageError saying why the heads cannot be compared
 void requireSimilarity(const AtlasModel& model, bool gates) {
   if (gates && !model.forgets()) {
     throw UsageError(fmt::format("model '{}' has no gate: it forgets nothing: use --of attention", model.info.name));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -32,15 +33,21 @@ std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& op
   const std::vector<std::int32_t> tokens = atlas_tokens(model.sums);
   const HeadTokens head = tokens_of_head(model, options.head, tokens);
   const auto counts = model.sums.at(AtlasSum::token_count);
+  const bool byResets = options.by == TokensOptions::By::resets;
+  const QString holding = QString::fromStdString(options.holding);
   std::vector<TokenBar> bars;
   for (std::size_t n = 0; n < tokens.size(); ++n) {
     TokenBar bar;
     bar.count = counts[index_of(tokens[n])];
     if (bar.count < options.fewest) continue;
+    if (!holding.isEmpty() && !model.token_strings.empty() &&
+        !tokenText(model.token_strings[n], Whitespace::asIs).contains(holding, Qt::CaseInsensitive)) {
+      continue;
+    }
     bar.token = model.token_strings.empty() ? QStringLiteral("⟨%1⟩").arg(tokens[n])
                                             : tokenText(model.token_strings[n], Whitespace::visible);
-    bar.value = -static_cast<double>(head.mean_log_gate[n]);
-    bar.error = static_cast<double>(head.error[n]);
+    bar.value = static_cast<double>(byResets ? head.share_below_half[n] : -head.mean_log_gate[n]);
+    bar.error = byResets ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(head.error[n]);
     bar.certain = bar.count >= kFewestReadings;
     bars.push_back(std::move(bar));
   }
@@ -48,12 +55,13 @@ std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& op
   return bars;
 }
 
-/// Mean of -log f over all positions, nats.
-double meanOfAll(const AtlasModel& model, std::size_t place) {
-  const HeadArray* mean = nullptr;
-  const std::vector<HeadArray> numbers = atlas_head_numbers(model);
-  mean = find_array(numbers, "mean_log_gate");
-  return -mean->value[place];
+/// The mean over all positions of what the bars show.
+double meanOfAll(const AtlasModel& model, const TokensOptions& options) {
+  const EvaluatedHeads heads = headsOf(model);
+  if (options.by == TokensOptions::By::resets) {
+    return find_array(heads.numbers, "share_below_half")->value[options.head];
+  }
+  return -find_array(heads.numbers, "mean_log_gate")->value[options.head];
 }
 
 std::size_t countOf(const FigureSpec& spec, std::size_t usual) {
@@ -69,6 +77,12 @@ std::size_t countOf(const FigureSpec& spec, std::size_t usual) {
 
 DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, const FigureStyle& style) {
   const std::vector<TokenBar> bars = tokenBars(model, options);
+  if (bars.empty() && !options.holding.empty()) {
+    throw Error(
+        fmt::format("model '{}': no token that holds “{}” was read {} times: choose another text, or a smaller "
+                    "--fewest",
+                    model.info.name, options.holding, options.fewest));
+  }
   if (bars.empty()) {
     throw Error(fmt::format("model '{}': no token was read {} times: use a smaller --fewest, or an atlas of more text",
                             model.info.name, options.fewest));
@@ -78,9 +92,9 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
   const auto count = static_cast<std::ptrdiff_t>(std::min(options.count, bars.size()));
   TokenBarsPanel::Content most;
   most.title = fmt::format("{}: forgets most", of);
-  most.across = "mean −log *f* (nats)";
+  most.across = options.by == TokensOptions::By::resets ? "share of resets (*f* < 1/2)" : "mean −log *f* (nats)";
   most.series = "forgets most";
-  most.mark = meanOfAll(model, options.head);
+  most.mark = meanOfAll(model, options);
   most.bars = {bars.begin(), bars.begin() + count};
   most.colour = curveColour(2);
   TokenBarsPanel::Content least = most;
@@ -105,6 +119,7 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
                                     bars.size(), read, options.fewest));
   FigureOrigin origin = originOf(model, style, "Tokens that make a head forget");
   origin.facts.emplace_back("head", of);
+  if (!options.holding.empty()) origin.facts.emplace_back("holding", options.holding);
   origin.facts.emplace_back("fewest readings", std::to_string(options.fewest));
   drawn.file = page.paint(origin);
   return drawn;
@@ -113,6 +128,8 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
 std::optional<DrawnFigure> drawTokens(FigureRequest& request) {
   TokensOptions options;
   options.count = countOf(request.spec, options.count);
+  options.by = choiceOf<TokensOptions::By>(request.spec, "by", {"gate", "resets"});
+  options.holding = request.spec.text("holding");
   if (const auto fewest = integerOf(request.spec, "fewest")) {
     if (*fewest < 1) throw UsageError(fmt::format("--fewest {}: use a number from 1", *fewest));
     options.fewest = *fewest;

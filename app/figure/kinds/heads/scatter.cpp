@@ -13,6 +13,7 @@
 #include "app/figure/heads/head_label_colour.h"
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/kinds/training.h"
+#include "app/figure/maps/map_panel.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
@@ -28,12 +29,23 @@ constexpr const char* kResets = "share_below_half";  ///< of an atlas without at
 constexpr int kMostLayersNamed = 6;
 constexpr std::int64_t kMostNames = 20;
 constexpr Rgb kWithoutLabel{150, 150, 150};
+constexpr double kRingSize = 2.2;  ///< around the disc of a chosen head
+
+/// "layer" and "head" of every head, which are numbers too.
+HeadArray placesOf(const EvaluatedHeads& model, const std::string& name) {
+  HeadArray places{name, "1", {}, {}};
+  const auto heads = static_cast<std::size_t>(model.info.heads);
+  for (std::size_t head = 0; head < model.head_count(); ++head) {
+    places.value.push_back(static_cast<double>(name == "layer" ? head / heads : head % heads));
+  }
+  return places;
+}
 
 /// @param asked  empty: the usual one
-const HeadArray& statistic(const EvaluatedHeads& model, const char* option, const std::string& asked,
-                           const char* usual) {
+HeadArray statistic(const EvaluatedHeads& model, const char* option, const std::string& asked, const char* usual) {
   const std::string name = asked.empty() ? usual : asked;
   if (const HeadArray* found = find_array(model.numbers, name)) return *found;
+  if (name == "layer" || name == "head") return placesOf(model, name);
   if (asked.empty()) {
     throw UsageError(
         fmt::format("model '{}': {} is not known without attention: choose another statistic with {}, or "
@@ -53,12 +65,24 @@ std::string axisOf(const HeadArray& statistic) {
   return statistic.unit.empty() || statistic.unit == "1" ? words : fmt::format("{} ({})", words, statistic.unit);
 }
 
-AxisScale scaleOf(const std::vector<double>& values) {
+AxisScale scaleOf(const std::vector<double>& values, const std::optional<AxisScale>& chosen) {
+  if (chosen) return *chosen;
   const auto [lowest, highest] = std::ranges::minmax(values);
   return lowest > 0 && highest >= kLogarithmicFrom * lowest ? AxisScale::logarithmic : AxisScale::linear;
 }
 
-AxisLimits withRoomAround(const std::vector<double>& values, AxisScale scale) {
+/// Whether an axis of the chosen scale has a place for a value.
+bool holds(const std::optional<AxisScale>& scale, double value) {
+  return std::isfinite(value) && (scale != AxisScale::logarithmic || value > 0);
+}
+
+/// @throws UsageError for a logarithmic axis that does not begin above 0
+AxisLimits limitsOf(const std::vector<double>& values, AxisScale scale, const std::optional<AxisLimits>& chosen,
+                    const char* option) {
+  if (chosen) {
+    if (scale != AxisScale::logarithmic || chosen->lower > 0) return *chosen;
+    throw UsageError(fmt::format("{} {}:{}: a logarithmic axis begins above 0", option, chosen->lower, chosen->upper));
+  }
   auto [lowest, highest] = std::ranges::minmax(values);
   if (scale == AxisScale::logarithmic) {
     const double factor = std::pow(highest / lowest, kRoomBeyond);
@@ -155,6 +179,70 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
   return curves;
 }
 
+/// The colours of a number over the heads that are drawn: diverging around 0 where it has both signs.
+ScaledColours coloursOf(const HeadArray& number, const std::vector<ScatterPoint>& points,
+                        const std::optional<AxisScale>& chosen) {
+  std::vector<double> values;
+  for (const ScatterPoint& point : points) {
+    if (holds(chosen, number.value[point.head])) values.push_back(number.value[point.head]);
+  }
+  ScaledColours colours;
+  colours.map = &viridis();
+  colours.label = axisOf(number);
+  if (values.empty()) return colours;
+  const auto [lowest, highest] = std::ranges::minmax(values);
+  if (scaleOf(values, chosen) == AxisScale::logarithmic) colours.scale = ColourScale::logarithmic;
+  if (lowest < 0 && highest > 0) {
+    colours.map = &diverging();
+    colours.upper = std::max(-lowest, highest);
+    colours.lower = -colours.upper;
+  } else {
+    colours.lower = lowest;
+    colours.upper = highest > lowest ? highest : lowest + 1;
+  }
+  return colours;
+}
+
+/// A curve for each head, as each has a colour of its own.
+std::vector<Curve> curvesByNumber(const HeadArray& number, const ScaledColours& colours, AxisScale scale,
+                                  const std::vector<ScatterPoint>& points, std::vector<std::size_t>& curveOf) {
+  std::vector<Curve> curves;
+  for (const ScatterPoint& point : points) {
+    const double value = number.value[point.head];
+    curveOf[point.head] = curves.size();
+    Curve& curve = curves.emplace_back();
+    curve.series = fmt::format("{} {}", number.name, value);
+    curve.ownColour = holds(scale, value) ? colours.colour(value) : kWithoutLabel;
+  }
+  return curves;
+}
+
+/// Rings around heads, which lie below the points.
+Curve ringsAround(const EvaluatedHeads& model, const std::vector<std::size_t>& marked,
+                  const std::vector<ScatterPoint>& points) {
+  Curve rings;
+  rings.name = "chosen";
+  rings.ownColour = Rgb{0, 0, 0};
+  rings.line = LineStyle::points;
+  rings.shape = PointShape::ring;
+  rings.pointSize = kRingSize;
+  for (const ScatterPoint& point : points) {
+    if (std::ranges::find(marked, point.head) == marked.end()) continue;
+    rings.writtenNames.push_back(rings.x.size());
+    rings.x.push_back(point.x);
+    rings.y.push_back(point.y);
+    rings.pointNames.push_back(headWord(model, point.head));
+  }
+  return rings;
+}
+
+std::optional<AxisScale> scaleChosen(const FigureSpec& spec, const std::string& option) {
+  if (!spec.has(option)) return std::nullopt;
+  const std::size_t place = placeOf(spec, option, {"auto", "linear", "log"});
+  if (place == 0) return std::nullopt;
+  return place == 1 ? AxisScale::linear : AxisScale::logarithmic;
+}
+
 }  // namespace
 
 DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& options, const FigureStyle& style) {
@@ -162,10 +250,10 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
     throw Error(fmt::format("model '{}': no number of its heads is known: none of them forgets", model.info.name));
   }
   const bool gated = forgets(model.info) && layersWithoutGate(model.info).empty();
-  const HeadArray& x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
+  const HeadArray x = statistic(model, "--x", options.x, gated ? "rate_decay_time" : "d50");
   const bool resetsAlone =
       find_array(model.numbers, kReach) == nullptr && find_array(model.numbers, kResets) != nullptr;
-  const HeadArray& y = statistic(model, "--y", options.y, resetsAlone ? kResets : kReach);
+  const HeadArray y = statistic(model, "--y", options.y, resetsAlone ? kResets : kReach);
   DrawnFigure drawn;
   std::vector<ScatterPoint> points;
   std::vector<double> across, up;
@@ -174,7 +262,7 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
   for (std::size_t head = 0; head < model.head_count(); ++head) {
     if (!model.has_head(head)) continue;
     ++heads;
-    if (!std::isfinite(x.value[head]) || !std::isfinite(y.value[head])) {
+    if (!holds(options.xScale, x.value[head]) || !holds(options.yScale, y.value[head])) {
       ++left;
       continue;
     }
@@ -187,19 +275,29 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
                             x.name, y.name));
   }
   if (left > 0) {
-    drawn.notes.push_back(fmt::format("{}: {} of {} heads are left out: {} or {} is not finite there", model.info.name,
-                                      left, heads, x.name, y.name));
+    drawn.notes.push_back(fmt::format("{}: {} of {} heads are left out: {} or {} has no place on its axis there",
+                                      model.info.name, left, heads, x.name, y.name));
   }
   const auto labels = labelsOf(model);
-  if (options.colours == ScatterOptions::Colours::label && !labels) {
+  if (options.colourBy == "label" && !labels) {
     throw Error(fmt::format("model '{}': labels are not known: use --colour-by layer", model.info.name));
   }
-  const bool byLabel =
-      options.colours.value_or(labels ? ScatterOptions::Colours::label : ScatterOptions::Colours::layer) ==
-      ScatterOptions::Colours::label;
+  const std::string colourBy = options.colourBy.empty() ? labels ? "label" : "layer" : options.colourBy;
+  const bool byNumber = colourBy != "label" && colourBy != "layer";
   std::vector<std::size_t> curveOf(model.head_count());
   CurvePlot plot;
-  plot.curves = byLabel ? curvesByLabel(*labels, points, curveOf) : curvesByLayer(model, points, curveOf);
+  ScaledColours colours;
+  if (byNumber) {
+    const HeadArray number = statistic(model, "--colour-by", colourBy, "");
+    colours = coloursOf(number, points, options.colourScale);
+    const bool logarithmic = colours.scale == ColourScale::logarithmic;
+    plot.curves =
+        curvesByNumber(number, colours, logarithmic ? AxisScale::logarithmic : AxisScale::linear, points, curveOf);
+  } else {
+    plot.curves = colourBy == "label" ? curvesByLabel(*labels, points, curveOf) : curvesByLayer(model, points, curveOf);
+  }
+  std::vector<std::size_t> marked;
+  for (const HeadIndex& head : options.marked) marked.push_back(placeOf(model, head));
   const std::vector<std::size_t> named = extremes(points, options.names);
   for (const ScatterPoint& point : points) {
     Curve& curve = plot.curves[curveOf[point.head]];
@@ -207,23 +305,32 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
     curve.x.push_back(point.x);
     curve.y.push_back(point.y);
     curve.pointNames.push_back(headWord(model, point.head));
-    if (std::ranges::find(named, point.head) != named.end()) curve.writtenNames.push_back(curve.x.size() - 1);
+    const bool ringed = std::ranges::find(marked, point.head) != marked.end();
+    if (!ringed && std::ranges::find(named, point.head) != named.end())
+      curve.writtenNames.push_back(curve.x.size() - 1);
   }
+  Curve rings = ringsAround(model, marked, points);
+  if (!rings.x.empty()) plot.curves.insert(plot.curves.begin(), std::move(rings));
   plot.xLabel = axisOf(x);
   plot.yLabel = axisOf(y);
-  plot.xScale = scaleOf(across);
-  plot.yScale = scaleOf(up);
-  plot.xLimits = withRoomAround(across, plot.xScale);
-  plot.yLimits = withRoomAround(up, plot.yScale);
+  plot.xScale = scaleOf(across, options.xScale);
+  plot.yScale = scaleOf(up, options.yScale);
+  plot.xLimits = limitsOf(across, plot.xScale, options.xLimits, "--x-limits");
+  plot.yLimits = limitsOf(up, plot.yScale, options.yLimits, "--y-limits");
   plot.legend = LegendPlace::automatic;
   plot.heightOfWidth = 0.7;
 
   PanelPage page(style);
-  page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});
+  page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {0, 0});
+  if (byNumber) {
+    ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {1, 0});
+    bar.setColours(colours, colours.label, colours.label);
+  }
   page.arrange();
   FigureOrigin origin = originOf({&model, 1}, style, "Heads by two statistics");
   origin.facts.emplace_back("across", x.name);
   origin.facts.emplace_back("up", y.name);
+  origin.facts.emplace_back("colours", colourBy);
   drawn.file = page.paint(origin);
   return drawn;
 }
@@ -233,9 +340,14 @@ std::optional<DrawnFigure> drawScatter(FigureRequest& request) {
   ScatterOptions options;
   options.x = spec.text("x");
   options.y = spec.text("y");
-  if (spec.has("colour-by")) {
-    options.colours = choiceOf<ScatterOptions::Colours>(spec, "colour-by", {"label", "layer"});
-  }
+  options.colourBy = spec.text("colour-by");
+  options.xScale = scaleChosen(spec, "x-scale");
+  options.yScale = scaleChosen(spec, "y-scale");
+  options.colourScale = scaleChosen(spec, "colour-scale");
+  const CurveChoice axes = curvesOf(spec);
+  options.xLimits = axes.xLimits;
+  options.yLimits = axes.yLimits;
+  for (const std::string& head : spec.list("heads")) options.marked.push_back(parseHead("--heads", head));
   if (const auto names = integerOf(spec, "names")) {
     if (*names < 0 || *names > kMostNames) {
       throw UsageError(fmt::format("--names {}: use a number from 0 to {}", *names, kMostNames));

@@ -66,7 +66,7 @@ JobRunner& Machines::jobs(const agent::RemoteHost& host) { return at(host).jobs;
 void Machines::takeChanged(const QString& message) {
   for (const Run& run : std::as_const(m_runs)) {
     const QString host = hostOf(run.file);
-    const QString name = '/' + pathThere(run.file).section('/', -1) + ':';
+    const QString name = '/' + shownUrl(run.file).section('/', -1) + ':';
     if (host.isEmpty() || !message.startsWith(QStringLiteral("ssh://") + host + '/') || !message.contains(name))
       continue;
     m_changedFiles[run.file] = message;

@@ -36,17 +36,9 @@ QString factsOf(const QJsonObject& model) {
       .arg(sizeText(bytes));
 }
 
-/// The path there from / on: the program's command line knows no "~".
-std::string wholePath(const agent::RemotePath& place) {
-  return place.path.starts_with('~') ? agent::file_facts(place.url()).resolved : place.path;
-}
-
-/// What the program there says of a checkpoint. @returns nothing if the job was stopped
-std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job,
-                                          const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"info", "--json", wholePath(place)};
-  words.insert(words.end(), more.begin(), more.end());
-  const auto info = agent::run_command(place.host, words, "", job);
+/// Asks the program there for the facts of a checkpoint. @returns nothing if the job was stopped
+std::optional<QJsonObject> describedThere(const agent::RemotePath& place, const Job& job) {
+  const auto info = agent::run_command(place.host, {"info", "--json", agent::path_from_root(place)}, "", job);
   if (!info) return std::nullopt;
   return QJsonDocument::fromJson(QByteArray::fromStdString(info->output)).object();
 }
@@ -80,7 +72,7 @@ std::optional<MadeThere> runThere(const ModelInput& model, const RunSettings& se
   if (!described) return std::nullopt;
   const auto file = agent::place_for_run(place.host, model.name.toStdString(), job);
   if (!file) return std::nullopt;
-  std::vector<std::string> words{"run", "--model", model.name.toStdString() + "=" + wholePath(place)};
+  std::vector<std::string> words{"run", "--model", model.name.toStdString() + "=" + agent::path_from_root(place)};
   const auto add = [&](const char* option, std::string value) {
     words.emplace_back(option);
     words.push_back(std::move(value));
@@ -112,9 +104,7 @@ std::optional<MadeThere> runThere(const ModelInput& model, const RunSettings& se
 }
 
 std::optional<std::string> weightsThere(const QString& url, const Job& job) {
-  const auto described = describedThere(agent::parse_remote_path(url.toStdString()), job, {"--checksum"});
-  if (!described) return std::nullopt;
-  return (*described)["weights_sha256"].toString().toStdString();
+  return agent::weights_of(agent::parse_remote_path(url.toStdString()), job);
 }
 
 std::optional<ModelThere> modelThere(const QString& url, bool training, const Job& job) {

@@ -33,6 +33,17 @@ QString pathThere(const QString& path) {
   return place ? QString::fromStdString(place->path) : path;
 }
 
+QString shownUrl(const QString& path) {
+  const auto place = placeOf(path);
+  return place ? QString::fromStdString(place->url()) : path;
+}
+
+QString urlOn(const QString& host, const QString& path) {
+  agent::RemotePath place = agent::parse_remote_path("ssh://" + host.toStdString() + "/");
+  place.path = path.toStdString();
+  return QString::fromStdString(place.url());
+}
+
 bool samePlace(const QString& path, const QString& other) {
   if (isRemote(path) || isRemote(other)) return path == other;
   const QString canonical = QFileInfo(path).canonicalFilePath();

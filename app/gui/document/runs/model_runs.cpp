@@ -105,7 +105,7 @@ class ModelRuns::Replacement : public QUndoCommand {
   std::optional<std::int64_t> m_limit;
 };
 
-/// What was typed in a row.
+/// Letters that were typed in a row.
 class ModelRuns::Typing : public QUndoCommand {
  public:
   Typing(ModelRuns& made, TextInput after)
@@ -203,12 +203,14 @@ QString ModelRuns::noRunText() const {
   return obstacle.isEmpty() ? tr("No run yet: press F5") : obstacle;
 }
 
+bool ModelRuns::isTextOf(const Run& run) const {
+  if (m_text.ids) return run.ids && *run.ids == m_text.content;
+  return run.trace->text() && is_read_of(*run.trace->text(), m_text.content);
+}
+
 bool ModelRuns::isTextNew() const {
   const RunList& runs = m_runs;
-  const auto read = [this](const Run& run) {
-    if (m_text.ids) return run.ids && *run.ids == m_text.content;
-    return run.trace->text() && is_read_of(*run.trace->text(), m_text.content);
-  };
+  const auto read = [this](const Run& run) { return isTextOf(run); };
   return !runs.empty() && !m_text.empty() && std::none_of(runs.begin(), runs.end(), read);
 }
 
@@ -274,9 +276,13 @@ ModelRuns::Reading ModelRuns::enteredText() const {
   if (m_text.ids) {
     Reading reading{m_text.file, nullptr, m_settings.limit};
     reading.ids = std::make_shared<const std::string>(m_text.content);
+    reading.name = m_text.name;
     return reading;
   }
-  return {m_text.file, std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)}), m_settings.limit};
+  Reading reading{m_text.file, std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)}),
+                  m_settings.limit};
+  reading.name = m_text.name;
+  return reading;
 }
 
 const Run* ModelRuns::runToRepeat(RunId id, const QString& obstacle) {
@@ -310,15 +316,18 @@ void ModelRuns::startSaliency(RunId id, std::optional<Range> target) {
   if (target && (target->begin < 0 || target->size() < 1 || target->end > length)) {
     return tell(Message::Kind::warning, tr("%1 did not read these positions").arg(from->name));
   }
-  run({m_runs.modelOf(*from)}, {from->textFile, from->trace->text(), length, true, target});
+  Reading reading{from->textFile, from->trace->text(), length, true, target};
+  reading.name = from->textName;
+  run({m_runs.modelOf(*from)}, std::move(reading));
 }
 
 void ModelRuns::startDerivedRun(RunId base, const QStringList& interventions) {
   const Run* changed = m_runs.run(base);
   const Run* from = runToRepeat(base, changed == nullptr ? QString() : obstacleTo(*changed, tr("changing it")));
   if (from == nullptr || interventions.isEmpty()) return;
-  run({m_runs.addChanged(m_runs.modelOf(*from), interventions)},
-      {from->textFile, from->trace->text(), from->trace->info().length});
+  Reading reading{from->textFile, from->trace->text(), from->trace->info().length};
+  reading.name = from->textName;
+  run({m_runs.addChanged(m_runs.modelOf(*from), interventions)}, std::move(reading));
 }
 
 void ModelRuns::run(std::vector<ModelInput> models, Reading reading) {
@@ -474,6 +483,7 @@ void ModelRuns::receiveRun(const Produced& produced) {
   made.base = produced.model.base;
   made.look = produced.model.look;
   made.textFile = m_reading.file;
+  made.textName = m_reading.name;
   made.ids = m_reading.ids;
   made.ofSession = m_reading.wanted == Wanted::bySession;
   for (const QString& note : produced.notes) tell(Message::Kind::note, made.name + ": " + note);

@@ -54,6 +54,8 @@ class ModelRuns : public QObject {
   /// True while models run or an answer is on its way.
   [[nodiscard]] bool busy() const { return m_runner.busy(); }
 
+  /// Whether a run has read the text, or the first tokens of it.
+  [[nodiscard]] bool isTextOf(const Run& run) const;
   /// Whether there are runs, and a text that none of them has read.
   [[nodiscard]] bool isTextNew() const;
   /// Another text; where it replaces one, this can be undone.
@@ -114,6 +116,7 @@ class ModelRuns : public QObject {
     std::optional<Range> target = {};  ///< of saliency; nothing: all positions
     Wanted wanted = Wanted::byUser;
     std::shared_ptr<const std::string> ids = {};  ///< TextInput::ids, in the place of the text
+    QString name = {};                            ///< TextInput::name
   };
   void run(std::vector<ModelInput> models, Reading reading);
   [[nodiscard]] Reading enteredText() const;

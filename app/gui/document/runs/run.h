@@ -59,6 +59,7 @@ struct Run {
   QString command = {};                    ///< of its file: what made it
   std::shared_ptr<const std::string> ids = {};  ///< the token ids that it read, as their file has them; null: a text
   QString textFile = {};  ///< that the text came from that it read; empty: typed, or the run comes from a file
+  QString textName = {};  ///< of a text that came from no file and was not typed: TextInput::name
   QString host = {};      ///< machine on which its arrays lie and are computed with; empty: this one
   QString kept = {};      ///< run file that a session keeps for itself of a run that is in no other; empty: none
 
@@ -76,6 +77,7 @@ struct TextInput {
   QString file;         ///< where it came from; empty where it was typed, pasted or changed
   std::string content;  ///< what will be read, UTF-8
   bool ids = false;     ///< it is a JSON file of token ids, as `foxscope run --ids` reads it
+  QString name = {};    ///< of a text from no file that was not typed: "moby.txt, tokens 1,024 to 1,279"
   [[nodiscard]] bool empty() const { return content.empty(); }
   bool operator==(const TextInput&) const = default;
 };

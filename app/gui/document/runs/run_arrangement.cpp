@@ -15,6 +15,7 @@ namespace foxscope::gui {
 
 QString textNameOf(const Run& run) {
   if (!run.textFile.isEmpty()) return QFileInfo(run.textFile).fileName();
+  if (!run.textName.isEmpty()) return run.textName;
   return run.file.isEmpty() ? QObject::tr("typed text")
                             : QObject::tr("the text of %1").arg(QFileInfo(run.file).fileName());
 }

@@ -25,7 +25,8 @@ struct ListRow {
 [[nodiscard]] inline QString shownName(const ModelInput& model) {
   return model.look.label.isEmpty() ? model.name : model.look.label;
 }
-/// The name of the text that a run read: the text's file, else the run's own file, else "typed text".
+/// The name of the text that a run read: the text's file, else what it was called, else the run's
+/// own file, else "typed text".
 [[nodiscard]] QString textNameOf(const Run& run);
 
 /// The runs in their order, then the models that have not run.

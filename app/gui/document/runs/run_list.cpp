@@ -340,7 +340,7 @@ RunList::Order RunList::order() const {
   return order;
 }
 
-// What came meanwhile stands behind what is named.
+// Runs that came meanwhile stand behind those that are named.
 void RunList::take(const Order& order) {
   m_sessionRuns.clear();
   const auto place = [&](const Run& run) { return std::ranges::find(order.runs, run.id) - order.runs.begin(); };
@@ -539,6 +539,7 @@ std::vector<Run> RunList::keptRun(const SessionRun& kept, const OpenedRunFile& o
   run.ofSession = kept.ofSession;
   run.forwardSeconds = kept.seconds;
   run.textFile = kept.textFile;
+  run.textName = kept.textName;
   run.base = kept.base;
   run.look = kept.look;
   run.representative = opened.representative.front();
@@ -714,7 +715,8 @@ bool RunList::isPlaceOf(const QString& run) const {
   const Run* shown = reference();
   const auto named = [&](const SessionRun& entry) { return entry.model == run || entry.look.label == run; };
   const auto entry = std::ranges::find_if(m_sessionRuns, named);
-  return shown != nullptr && entry != m_sessionRuns.end() && shown->textFile == entry->textFile;
+  return shown != nullptr && entry != m_sessionRuns.end() && shown->textFile == entry->textFile &&
+         shown->textName == entry->textName;
 }
 
 void RunList::restorePlace(const SelectionState& state) {

@@ -600,7 +600,7 @@ void MapPane::copyEntries(std::optional<MapLine::Along> along, const Cursor& at)
   const AxisRun run = m_heads.axisRunOf(entry->head);
   const View shown = view();
   EntryLine line{*entry, along, run.own(shown.rows), run.own(shown.columns)};
-  // What the map shows of its lines: by distance more keys than the view has.
+  // The part of its lines that the map shows: by distance more keys than the view has.
   if (m_axes.are == MapAxes::distance) line.columns = run.own(Range{0, shown.rows.end});
   JobRunner::Request<EntryTable> job;
   job.work = [line](const Job& running) { return tableOf(line, running); };

@@ -36,7 +36,7 @@ class MapPane : public QWidget {
   MapPane(RunList& runs, const NearestHead& nearest, QWidget* parent = nullptr);
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
-  /// What the pane's columns are: as it was chosen, or as suits its heads.
+  /// The pane's columns, as they were chosen or as suits its heads.
   [[nodiscard]] MapAxes axes() const { return m_axes.are; }
   void setState(const PaneState& state);
   /// Quantities that the heads of the pane do not have, and why.
@@ -139,7 +139,7 @@ class MapPane : public QWidget {
   /// The picture is one of a step that is not shown any more; it stays until that of this step is there.
   [[nodiscard]] bool isHeld() const;
   [[nodiscard]] Shading shading() const;
-  /// What the limits of its colours are of, beside the steps of a training.
+  /// Names the content that limits of colours are kept for, whatever the step of a training.
   [[nodiscard]] QString shadedContent() const;
   void takeLimits(const MapPicture& picture);
   [[nodiscard]] View view() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/pane/map_pane.h"
@@ -30,9 +31,16 @@ void PaneGrid::setCount(int count) {
   place();
 }
 
+bool PaneGrid::areStrips() const {
+  return std::all_of(m_panes.begin(), m_panes.begin() + m_count,
+                     [](const MapPane* pane) { return pane->plot().geometryOfView().byDistance(); });
+}
+
+// Two square maps that have room beside each other need no room above one another.
 QSize PaneGrid::minimumSizeHint() const {
+  const bool beside = m_count == 2 && !areStrips() && width() >= 2 * kLeastPane.width() + kBetween;
   const int columns = m_count > 2 ? 2 : 1;
-  const int rows = m_count > 1 ? 2 : 1;
+  const int rows = m_count > 1 && !beside ? 2 : 1;
   return {columns * kLeastPane.width() + (columns - 1) * kBetween, rows * kLeastPane.height() + (rows - 1) * kBetween};
 }
 
@@ -74,9 +82,7 @@ PaneGrid::Plan PaneGrid::planOf(const Shape& shape, bool shared) const {
 
 PaneGrid::Shape PaneGrid::bestShape() const {
   // Maps by distance are strips above one another: their queries go on from one to the next.
-  const bool strips = std::all_of(m_panes.begin(), m_panes.begin() + m_count,
-                                  [](const MapPane* pane) { return pane->plot().geometryOfView().byDistance(); });
-  if (strips) return m_count == 4 ? Shape{2, 2} : Shape{m_count, 1};
+  if (areStrips()) return m_count == 4 ? Shape{2, 2} : Shape{m_count, 1};
   static const std::map<int, std::vector<Shape>> kShapes{
       {1, {{1, 1}}}, {2, {{1, 2}, {2, 1}}}, {4, {{2, 2}, {1, 4}, {4, 1}}}};
   return std::ranges::max(kShapes.at(m_count), {}, [this](const Shape& shape) { return planOf(shape, false).square; });
@@ -93,6 +99,7 @@ void PaneGrid::place() {
     if (!m_changed) break;
   }
   m_placing = false;
+  if (const QSize least = minimumSizeHint(); std::exchange(m_least, least) != least) updateGeometry();
 }
 
 void PaneGrid::placeOnce() {

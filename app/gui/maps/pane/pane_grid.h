@@ -33,6 +33,8 @@ class PaneGrid : public QWidget {
   void placeOnce();
   void placeLater();
   [[nodiscard]] Shape bestShape() const;
+  /// Whether all panes have distances along their axis.
+  [[nodiscard]] bool areStrips() const;
   [[nodiscard]] bool sharesAxes() const;
   /// Side of the squares and the room around them, of each column and row.
   struct Plan {
@@ -44,6 +46,7 @@ class PaneGrid : public QWidget {
 
   std::vector<MapPane*> m_panes;
   int m_count = 1;
+  QSize m_least;  ///< minimumSizeHint, as the layout knows it
   bool m_placing = false;
   bool m_changed = false;  ///< the axes of a pane, while the panes were placed
   bool m_placeQueued = false;

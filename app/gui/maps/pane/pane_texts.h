@@ -24,7 +24,7 @@ QString titleOf(const PictureContent& content, const PaneHeads& heads);
 /// @param heads   who knows the runs' names
 /// @param length  of the reference run, positions
 QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& heads, std::int64_t length);
-/// What the entries of a linear mixer are, which are no attention: "M: y = M v, signed; F: its decay". Empty for
+/// Explains the entries of a linear mixer, which are no attention: "M: y = M v, signed; F: its decay". Empty for
 /// softmax attention.
 QString meaningOf(const PictureContent& content);
 /// The entry of the glossary that explains a quantity.

@@ -25,10 +25,12 @@
 #include "app/figure/page/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/document/document.h"
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/figures/figure_form.h"
+#include "app/gui/window/figures/panel_figures.h"
 #include "app/gui/window/map_command.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/settings.h"
@@ -143,6 +145,18 @@ FigureOffer offerOf(const ShownMap& shown) {
   return offer;
 }
 
+/// A page of several panels offers a title and letters: the other choices are those of each panel.
+FigureOffer offerOf(const ShownPanels& panels) {
+  FigureOffer offer;
+  offer.letters = panels.size() > 1;
+  if (panels.size() > 1) return offer;
+  const figure::FigureKind& kind = *figure::findFigureKind(panels[0][0].spec.kind);
+  offer.legend = kind.takes("legend-at");
+  offer.axes = kind.takes("x-limits");
+  offer.letters = kind.traits.letters;
+  return offer;
+}
+
 FigureOffer offerOf(const figure::CurveFigure& figure) {
   FigureOffer offer;
   offer.legend = offer.axes = true;
@@ -160,8 +174,8 @@ FigureOffer offerOf(const figure::CurveFigure& figure) {
 
 }  // namespace
 
-ExportDialog::ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, Settings& settings,
-                           QWidget& window)
+ExportDialog::ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves,
+                           const EvaluationsView& evaluations, Settings& settings, QWidget& window)
     : QDialog(&window),
       m_document(document),
       m_settings(settings),
@@ -169,6 +183,7 @@ ExportDialog::ExportDialog(Document& document, const MapsView& maps, const Curve
       m_map(maps.shownMap()),
       m_curves(curves.figureOfCurrentTab()),
       m_curveData(curves.dataOfCurrentTab()),
+      m_panels(evaluations.shownPanels()),
       m_figures(paperFigures(document.runs())),
       m_evaluated(std::make_shared<figure::EvaluatedRuns>()) {
   setWindowTitle(tr("Export"));
@@ -188,6 +203,7 @@ void ExportDialog::makeForm() {
   m_source = new ElidedCombo;
   if (m_map) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
   if (m_curves) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
+  if (!m_panels.empty()) m_source->addItem(tr("atlas as shown"), static_cast<int>(Source::panels));
   m_source->addItem(tr("whole window"), static_cast<int>(Source::window));
   if (!m_figures.empty()) m_source->insertSeparator(m_source->count());
   for (std::size_t index = 0; index < m_figures.size(); ++index) {
@@ -332,6 +348,8 @@ void ExportDialog::followSource() {
     offer = offerOf(*m_map);
   } else if (chosenSource() == Source::curves) {
     offer = offerOf(*m_curves);
+  } else if (chosenSource() == Source::panels) {
+    offer = offerOf(m_panels);
   }
   m_form->setOffer(offer);
   followKind();
@@ -347,7 +365,7 @@ void ExportDialog::followKind() {
   m_form->setVisible(drawn);
   m_everyEntry->setVisible(numbers && chosenSource() == Source::map);
   m_svgText->setVisible(drawn && chosenKind() == Kind::svg);
-  m_spec->setEnabled(drawn && chosenFigure() != nullptr);
+  m_spec->setEnabled(drawn && (chosenFigure() != nullptr || chosenSource() == Source::panels));
   followForm();
 }
 
@@ -399,6 +417,34 @@ figure::FigureFormat ExportDialog::format() const {
   return format;
 }
 
+ShownPanels ExportDialog::chosenPanels() const {
+  ShownPanels panels = m_panels;
+  if (panels.size() > 1) return panels;
+  figure::FigureSpec& spec = panels[0][0].spec;
+  const auto setLimits = [&](const char* option, const std::optional<figure::AxisLimits>& limits) {
+    if (!limits) return;
+    std::erase_if(spec.options, [&](const auto& one) { return one.first == option; });
+    spec.set(option, fmt::format("{}:{}", limits->lower, limits->upper));
+  };
+  setLimits("x-limits", m_form->xLimits());
+  setLimits("y-limits", m_form->yLimits());
+  return panels;
+}
+
+DrawPage ExportDialog::panelsPage(const QString& output) const {
+  const ShownPanels panels = chosenPanels();
+  figure::FigureStyle chosen = style();
+  if (!output.isEmpty() && panels.size() == 1) {
+    chosen.command = panelCommand(panels[0][0], chosen, output.toStdString(), figure::Folders::leftOut);
+  }
+  return [panels, chosen](const figure::FigureFormat& format, const Job& job) -> std::optional<std::string> {
+    figure::FigureStyle style = chosen;
+    style.format = format;
+    auto drawn = drawPanels(panels, style, job);
+    return drawn ? std::optional(std::move(drawn->file)) : std::nullopt;
+  };
+}
+
 figure::FigureStyle ExportDialog::style() const {
   figure::FigureStyle style;
   style.format = format();
@@ -436,6 +482,7 @@ figure::RunFigure ExportDialog::runFigure() const {
 DrawPage ExportDialog::page(const QString& output) const {
   if (chosenSource() == Source::map) return mapPage(output);
   if (chosenSource() == Source::curves) return curvesPage();
+  if (chosenSource() == Source::panels) return panelsPage(output);
   const figure::RunFigure figure = runFigure();
   figure::FigureStyle chosen = style();
   if (!output.isEmpty() && commandObstacle(figure).empty()) {
@@ -539,6 +586,10 @@ QString ExportDialog::commandNote() const {
       return mapCommandObstacle(*m_map, runCommands(kCopied));
     case Source::curves:
       return tr("No command draws curves as they are on the screen; the figures of the list have one.");
+    case Source::panels:
+      return m_panels.size() == 1 ? QString()
+                                  : tr("No command draws several figures on one page: a spec does, which the button "
+                                       "below writes.");
     case Source::window:
       return tr("No command draws the window; the figures of the list have one.");
     case Source::figures:
@@ -557,6 +608,9 @@ QString ExportDialog::command(const QString& output) const {
   if (chosenFigure() != nullptr) {
     const figure::RunFigure figure = inFiles(runFigure(), runs);
     return runs.before() + QString::fromStdString(commandOf(figure, style(), file, figure::Folders::kept));
+  }
+  if (chosenSource() == Source::panels) {
+    return QString::fromStdString(panelCommand(chosenPanels()[0][0], style(), file, figure::Folders::kept));
   }
   if (chosenSource() != Source::map) return {};
   return runs.before() + QString::fromStdString(mapCommand(mapFigure(), format(), runs, file, figure::Folders::kept));
@@ -631,9 +685,9 @@ void ExportDialog::writePage(const QString& path) {
 }
 
 void ExportDialog::writeSpec(const QString& path) {
-  if (chosenFigure() == nullptr) return;
   try {
-    const std::string text = specOf(runFigure(), style()).text();
+    const std::string text =
+        chosenFigure() != nullptr ? specOf(runFigure(), style()).text() : panelsSpec(chosenPanels(), style(), path);
     m_document.files().writeFile(path, [text, path](const Job&) {
       writeFile(path, text);
       return std::optional(true);

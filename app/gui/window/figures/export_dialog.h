@@ -11,6 +11,7 @@
 
 #include "app/figure/curves/curve_figure.h"
 #include "app/figure/maps/map_figure.h"
+#include "app/gui/atlas/atlas_view.h"
 #include "app/gui/document/runs/run.h"
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/figures/figure_preview.h"
@@ -27,6 +28,7 @@ namespace foxscope::gui {
 
 class CurvesView;
 class Document;
+class EvaluationsView;
 class FigureForm;
 class MapsView;
 class Settings;
@@ -37,11 +39,13 @@ class ExportDialog : public QDialog {
   Q_OBJECT
 
  public:
-  enum class Source { map, curves, window, figures };  ///< figures and on: that of paperFigures() by its place
+  /// panels: of the atlas; figures and on: that of paperFigures() by its place
+  enum class Source { map, curves, panels, window, figures };
   enum class Kind { pdf, svg, png, hdf5, npy, csv };
 
   /// @param settings  widths and sizes begin as they were when a file was last saved
-  ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, Settings& settings, QWidget& window);
+  ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, const EvaluationsView& evaluations,
+               Settings& settings, QWidget& window);
 
   /// The chosen fields, for whoever drives the dialog.
   QComboBox& source() { return *m_source; }
@@ -83,6 +87,9 @@ class ExportDialog : public QDialog {
   [[nodiscard]] figure::MapFigure mapFigure() const;
   [[nodiscard]] DrawPage mapPage(const QString& output) const;
   [[nodiscard]] DrawPage curvesPage() const;
+  [[nodiscard]] DrawPage panelsPage(const QString& output) const;
+  /// The shown panels; of one alone what the form chooses of it is among its options.
+  [[nodiscard]] ShownPanels chosenPanels() const;
   [[nodiscard]] figure::CurveFigure chosenCurves() const;
   [[nodiscard]] figure::ColourChoice chosenColours(const figure::ColourChoice& shown) const;
   /// The chosen figure of runs with the form's choices.
@@ -104,6 +111,7 @@ class ExportDialog : public QDialog {
   std::optional<ShownMap> m_map;
   std::optional<figure::CurveFigure> m_curves;
   QString m_curveData;
+  ShownPanels m_panels;
   QImage m_windowPicture;
   std::vector<PaperFigure> m_figures;
   std::shared_ptr<figure::EvaluatedRuns> m_evaluated;

@@ -39,7 +39,7 @@ AnswerBar::AnswerBar(RunList& runs, const HeadTable& table, const EvaluationList
   row->addWidget(m_close, 0, Qt::AlignTop);
   connect(m_close, &QToolButton::clicked, this, [this] { ask({}); });
   connect(&m_runs, &RunList::runsChanged, this, [this] {
-    // What it is about was closed. A question that waits for its runs is not shown yet.
+    // The runs that it is about were closed. A question that waits for its runs is not shown yet.
     if (m_runs.empty() && !isHidden()) return ask({});
     follow();
   });

@@ -10,7 +10,7 @@
 
 namespace foxscope::gui {
 
-/// What a file or folder is, for people: "run file", "model", "training", "folder".
+/// The kind of a file or folder, for people: "run file", "model", "training", "folder".
 QString wordsOfContent(const std::string& kind, const std::string& holds);
 /// Whether the window opens it; a folder that is no model and no training is entered instead.
 bool isOpened(const std::string& kind, const std::string& holds);
@@ -30,7 +30,7 @@ class FolderModel : public QAbstractTableModel {
   void setFolder(const agent::FolderList& list);
   [[nodiscard]] QString name(int row) const;
   [[nodiscard]] bool isFolder(int row) const;
-  /// What it holds, as FileFacts::holds.
+  /// Its content, as FileFacts::holds.
   [[nodiscard]] std::string holds(int row) const;
 
   [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;

@@ -24,7 +24,7 @@ using MakeLogits = std::function<at::Tensor(const at::Tensor& normed)>;
 /// @returns false if the job was stopped
 bool record_predictions(TorchPass& pass, const at::Tensor& normed, const MakeLogits& make_logits);
 
-/// What stands behind each row; log p stays on the logits' device until it is asked for.
+/// The predictions behind each row; log p stays on the logits' device until it is asked for.
 /// @param logits  [rows, V]
 NextTokens next_tokens(const at::Tensor& logits);
 
