@@ -18,9 +18,9 @@ constexpr int kThreads = 256;
 constexpr int kOfThread = 16;           // entries of a row of a chunk's matrix
 constexpr int kOfRow = kT / kOfThread;  // threads of it
 constexpr int kWarps = kThreads / 32;
-constexpr int kMostWidth = 1024;    // of scaled rows
-constexpr int kMostChannels = 256;  // of channel_chunks
-constexpr int kRowsOfBlock = 64;    // of scaled rows
+constexpr int kMostWidth = 1024;   // of scaled rows
+constexpr int kMostColumns = 256;  // of decayed_mix
+constexpr int kRowsOfBlock = 64;   // of scaled rows
 constexpr int kMixThreads = 128;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
 static_assert(kThreads == kT * kOfRow);
@@ -486,80 +486,6 @@ __global__ void __launch_bounds__(kThreads) kept_gradient_kernel(const __grid_co
   a.kept_gradient[blockIdx.x] = sum;
 }
 
-/// A block is a chunk of a head; q, k and c are in shared memory, a thread has squares of 4 x 4 entries.
-__global__ void __launch_bounds__(kThreads) channel_chunks_kernel(const __grid_constant__ ChannelChunks a) {
-  extern __shared__ float shared[];
-  const int width = static_cast<int>(a.width);
-  const int stride = width + 1;
-  float* const q = shared;
-  float* const k = q + kT * stride;
-  float* const c = k + kT * stride;
-  const std::int64_t chunks = (a.length + kT - 1) / kT;
-  const std::int64_t n = blockIdx.x % chunks;
-  const std::int64_t head = blockIdx.x / chunks;
-  const int rows = static_cast<int>(min(std::int64_t{kT}, a.length - n * kT));
-  const std::int64_t b = head / a.heads;
-  const std::int64_t h = head % a.heads;
-  const auto rows_of = [&](const HeadRows& x) {
-    return x.data + b * x.batch_stride + h * x.head_stride + n * kT * x.row_stride;
-  };
-  const float* queries = rows_of(a.query);
-  const float* keys = rows_of(a.key);
-  const double* log_decay =
-      a.log_decay + b * a.decay_batch_stride + h * a.decay_head_stride + n * kT * a.decay_row_stride;
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int e = thread; e < kT * width; e += kThreads) {
-    const int row = e / width;
-    q[row * stride + e % width] = row < rows ? queries[row * a.query.row_stride + e % width] : 0.0F;
-    k[row * stride + e % width] = row < rows ? keys[row * a.key.row_stride + e % width] : 0.0F;
-  }
-  if (thread < width) {
-    double sum = 0;
-    for (int row = 0; row < kT; ++row) {
-      if (row < rows) sum += log_decay[row * a.decay_row_stride + thread];
-      c[row * stride + thread] = static_cast<float>(sum);
-    }
-    a.kept[blockIdx.x * a.width + thread] = decay(static_cast<float>(sum));
-  }
-  __syncthreads();
-  const std::int64_t out = std::int64_t{blockIdx.x} * kT * width;
-  for (int e = thread; e < kT * width; e += kThreads) {
-    const int at = e / width * stride + e % width;
-    static_cast<Bfloat16*>(a.query_decayed)[out + e] = __float2bfloat16_rn(q[at] * decay(c[at]));
-    static_cast<Bfloat16*>(a.key_decayed)[out + e] =
-        __float2bfloat16_rn(k[at] * decay(c[(kT - 1) * stride + e % width] - c[at]));
-  }
-  const int i = thread / 16 * 4;
-  const int j = thread % 16 * 4;
-  float sum[4][4] = {};
-  if (j <= i) {
-    for (int channel = 0; channel < width; ++channel) {
-      float keys[4];
-      float earlier[4];
-#pragma unroll
-      for (int y = 0; y < 4; ++y) {
-        keys[y] = k[(j + y) * stride + channel];
-        earlier[y] = c[(j + y) * stride + channel];
-      }
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        const float query = q[(i + x) * stride + channel];
-        const float later = c[(i + x) * stride + channel];
-#pragma unroll
-        for (int y = 0; y < 4; ++y) sum[x][y] += query * keys[y] * decay(later - earlier[y]);
-      }
-    }
-  }
-  auto* scores = static_cast<Bfloat16*>(a.scores) + std::int64_t{blockIdx.x} * kT * kT;
-#pragma unroll
-  for (int x = 0; x < 4; ++x) {
-#pragma unroll
-    for (int y = 0; y < 4; ++y) {
-      scores[(i + x) * kT + j + y] = __float2bfloat16_rn(j + y <= i + x ? sum[x][y] : 0.0F);
-    }
-  }
-}
-
 bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
 
 bool heads_fit(std::int64_t batch, std::int64_t heads, std::int64_t groups) {
@@ -631,7 +557,7 @@ Status decayed_mix(const DecayedMix& a, Stream stream) {
     return x.batch_stride % 4 == 0 && x.head_stride % 4 == 0 && x.row_stride % 4 == 0 && aligned_16(x.data);
   };
   if (!heads_fit(a.batch, a.heads, a.groups) || a.batch >= 65536 || a.heads >= 65536 || !is_size(a.length) ||
-      a.chunks != (a.length + kT - 1) / kT || a.chunks >= kMostBlocks || a.columns < 8 || a.columns > kMostChannels ||
+      a.chunks != (a.length + kT - 1) / kT || a.chunks >= kMostBlocks || a.columns < 8 || a.columns > kMostColumns ||
       a.columns % 8 != 0 || a.product == nullptr || a.cumulative == nullptr || a.beta == nullptr ||
       a.value.data == nullptr || !in_fours(a.value) || a.carried == nullptr || a.mixed == nullptr ||
       !aligned_16(a.product) || !aligned_16(a.carried) || !aligned_16(a.mixed)) {
@@ -665,23 +591,6 @@ Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
   } else {
     kept_gradient_kernel<<<chunks, kThreads, 0, stream>>>(a);
   }
-  return launched();
-}
-
-Status channel_chunks(const ChannelChunks& a, Stream stream) {
-  const std::int64_t chunks = (a.length + kT - 1) / kT;
-  if (!is_size(a.batch) || !is_size(a.heads) || !is_size(a.length) || a.batch * a.heads * chunks >= kMostBlocks ||
-      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || a.query.data == nullptr || a.key.data == nullptr ||
-      a.log_decay == nullptr || a.scores == nullptr || a.query_decayed == nullptr || a.key_decayed == nullptr ||
-      a.kept == nullptr) {
-    return Status::invalid_argument;
-  }
-  if (!is_available()) return Status::unavailable;
-  const auto bytes = static_cast<int>(3 * kT * (a.width + 1) * static_cast<std::int64_t>(sizeof(float)));
-  const Status allowed =
-      status_of(cudaFuncSetAttribute(channel_chunks_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  if (allowed != Status::ok) return allowed;
-  channel_chunks_kernel<<<static_cast<unsigned>(a.batch * a.heads * chunks), kThreads, bytes, stream>>>(a);
   return launched();
 }
 
