@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
-#include "kernels/cuda/linear/delta_tiles.cuh"
+#include "kernels/cuda/linear/channel_tiles.cuh"
 #include "kernels/cuda/linear/linear_chunks.h"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/tensor_core.cuh"
@@ -13,31 +13,8 @@
 namespace foxscope::kernels::cuda {
 namespace {
 
-using namespace delta_tiles;
+using namespace channel_tiles;
 
-constexpr int kMostChannels = 256;
-constexpr int kWarps = kThreads / 32;
-
-/// What the rows of a chunk of channel_chunks lie in: q, k and c in shared memory.
-struct ChannelMemory {
-  static constexpr int kGap = 4;  // between rows, which begin at multiples of 16 bytes
-  int width;
-  int stride;
-  float* q;
-  float* k;
-  float* c;
-
-  __device__ ChannelMemory(float* memory, int columns) : width(columns), stride(columns + kGap) {
-    q = memory;
-    k = q + kT * stride;
-    c = k + kT * stride;
-  }
-  __host__ static int bytes(std::int64_t width) {
-    return static_cast<int>(3 * kT * (width + kGap) * static_cast<std::int64_t>(sizeof(float)));
-  }
-};
-
-constexpr int kBand = kT / kBands;  // rows of a chunk whose pairs are made one by one
 static_assert(kWarps == kBand / 2 && kBands * (kBands - 1) / 2 <= kWarps);
 
 /// M of pairs in different bands, a warp each two bands, on tensor cores: with r the last row before the queries' band,
@@ -145,72 +122,9 @@ __global__ void __launch_bounds__(kThreads, 2) channel_chunks_kernel(const __gri
   extern __shared__ __align__(16) float shared[];
   const int width = static_cast<int>(a.width);
   const ChannelMemory m(shared, width);
-  const std::int64_t chunks = (a.length + kT - 1) / kT;
-  const std::int64_t n = blockIdx.x % chunks;
-  const std::int64_t head = blockIdx.x / chunks;
-  const int rows = static_cast<int>(min(std::int64_t{kT}, a.length - n * kT));
-  const std::int64_t b = head / a.heads;
-  const std::int64_t h = head % a.heads;
   const auto thread = static_cast<int>(threadIdx.x);
   const int pieces = width / 4;
-  const auto copy = [&](const HeadRows& x, float* to) {
-    const float* const from = x.data + b * x.batch_stride + h * x.head_stride + n * kT * x.row_stride;
-    for (int e = thread; e < kT * pieces; e += kThreads) {
-      const int row = e / pieces;
-      const int column = e % pieces * 4;
-      copy_async<16>(to + row * m.stride + column, from + row * x.row_stride + column, row < rows);
-    }
-  };
-  copy(a.query, m.q);
-  copy(a.key, m.k);
-  commit();
-  // c: a thread has a channel of a band; what the bands before sum up to waits where c will be.
-  const double* const log_decay =
-      a.log_decay + b * a.decay_batch_stride + h * a.decay_head_stride + n * kT * a.decay_row_stride;
-  constexpr int kMostTasks = kBands * kMostChannels / kThreads;
-  auto* const totals = reinterpret_cast<double*>(m.c);  // [bands, width]
-  double before[kMostTasks];
-  const auto read = [&](int task, double(&x)[kBand]) {
-    const double* const from = log_decay + task / width * kBand * a.decay_row_stride + task % width;
-#pragma unroll
-    for (int row = 0; row < kBand; ++row) {
-      x[row] = task / width * kBand + row < rows ? from[row * a.decay_row_stride] : 0.0;
-    }
-  };
-#pragma unroll 1
-  for (int task = thread; task < kBands * width; task += kThreads) {
-    double x[kBand];
-    read(task, x);
-    double sum = 0;
-#pragma unroll
-    for (int row = 0; row < kBand; ++row) sum += x[row];
-    totals[task] = sum;
-  }
-  __syncthreads();
-#pragma unroll
-  for (int p = 0; p < kMostTasks; ++p) {
-    const int task = p * kThreads + thread;
-    before[p] = 0;
-    if (task >= kBands * width) break;
-    for (int band = 0; band < task / width; ++band) before[p] += totals[band * width + task % width];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int p = 0; p < kMostTasks; ++p) {
-    const int task = p * kThreads + thread;
-    if (task >= kBands * width) break;
-    double x[kBand];
-    read(task, x);
-    double sum = before[p];
-#pragma unroll
-    for (int row = 0; row < kBand; ++row) {
-      sum += x[row];
-      m.c[(task / width * kBand + row) * m.stride + task % width] = static_cast<float>(sum);
-    }
-    if (task / width == kBands - 1) a.kept[blockIdx.x * a.width + task % width] = decay(static_cast<float>(sum));
-  }
-  wait<0>();
-  __syncthreads();
+  load_chunk(a, ChannelPlace(a), m, a.kept + blockIdx.x * a.width);
   const std::int64_t out = std::int64_t{blockIdx.x} * kT * width;
   for (int e = thread; e < kT * pieces; e += kThreads) {
     const int column = e % pieces * 4;
