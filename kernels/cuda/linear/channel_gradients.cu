@@ -1,180 +1,248 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
-#include "kernels/cuda/linear/delta_tiles.cuh"
+#include "kernels/cuda/linear/channel_tiles.cuh"
 #include "kernels/cuda/linear/linear_chunks.h"
 #include "kernels/cuda/row_access.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda {
 namespace {
 
-constexpr int kT = static_cast<int>(kLinearChunk);
-constexpr int kScoreStride = kT + 4;  // so that a warp writes a column to different banks
-constexpr int kRows = 16;             // of a chunk, whose gradients by queries a thread has in registers
-constexpr int kMostChannels = 256;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
-constexpr float kLog2E = 1.44269504F;
+using namespace channel_tiles;
 
-/// 2^min(0, x); NaN stays.
-__device__ __forceinline__ float decay2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x > 0.0F ? 0.0F : x));
-  return y;
-}
+constexpr int kScoreStride = kT + kPad;
+constexpr int kGroup = 16;  // channels that a warp has at a time
+constexpr int kPairs = kBands - 1;
 
-/// The part of a chunk's pairs that a thread has at hand: `kRows` queries of a channel.
-struct Queries {
-  float q[kRows];
-  float c[kRows];  // in bits, as all c here
-  float gradient[kRows];
+/// Two numbers in two bfloat16 parts.
+struct SplitPair {
+  std::uint32_t high;
+  std::uint32_t rest;
 
-  /// Adds the pairs of these queries and one key.
-  /// @param scores  gradients by the scores of that key, of these queries
-  /// @param from    the first query that is not before the key
-  /// @returns what the key gets
-  template <int From>
-  __device__ __forceinline__ float add(const float* scores, float key, float key_c) {
-    float of_key = 0;
-#pragma unroll
-    for (int i = From / 4 * 4; i < kRows; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(scores + i);
-      const float m[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        if (i + x < From) continue;
-        const float decayed = m[x] * decay2(c[i + x] - key_c);
-        gradient[i + x] = fmaf(decayed, key, gradient[i + x]);
-        of_key = fmaf(decayed, q[i + x], of_key);
-      }
-    }
-    return of_key;
+  __device__ __forceinline__ SplitPair(float x, float y) {
+    float x_high;
+    float y_high;
+    high = narrow(x, y);
+    widen(high, x_high, y_high);
+    rest = narrow(x - x_high, y - y_high);
   }
 };
 
-/// A block is a chunk of a head, a thread a channel. It goes through the queries from the last to the first, 16 at a
-/// time, so that the gradients of 16 positions are whole when the sums of log decays come to them.
-__global__ void __launch_bounds__(kMostChannels)
+/// What pairs of different bands give a warp's channels, as mma.sync leaves it: queries of the bands but the first,
+/// keys of the bands but the last. Exponentials are split as channel_chunks does.
+struct BandGradients {
+  float query[kPairs][2][4] = {};
+  float key[kPairs][2][4] = {};
+
+  /// @param scores  [T, kScoreStride] gradients by M
+  /// @param first   of the channels
+  __device__ __forceinline__ BandGradients(const ChannelMemory& m, const Bfloat16* scores, int first) {
+    const Lane lane;
+#pragma unroll
+    for (int later = 1; later < kBands; ++later) {
+      const float* const reference = m.c + (later * kBand - 1) * m.stride;
+#pragma unroll
+      for (int earlier = 0; earlier < later; ++earlier) {
+        std::uint32_t rows[4];
+        std::uint32_t columns[4];
+        load_rows(scores, kScoreStride, later * kBand, earlier * kBand, rows);
+        load_left_transposed(scores, kScoreStride, later * kBand, earlier * kBand, columns);
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          if (first + 8 * tile >= m.width) break;
+          const int right = first + 8 * tile + lane.row;  // a channel of the right operand
+          const auto operand = [&](const float* of, int band, int half, bool of_keys) {
+            const int at = (band * kBand + lane.column + 8 * half) * m.stride + right;
+            float x[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+              const float difference = m.c[at + e * m.stride] - reference[right];
+              x[e] = of[at + e * m.stride] * decay(of_keys ? -difference : difference);
+            }
+            return SplitPair(x[0], x[1]);
+          };
+          const SplitPair keys[2] = {operand(m.k, earlier, 0, true), operand(m.k, earlier, 1, true)};
+          const SplitPair queries[2] = {operand(m.q, later, 0, false), operand(m.q, later, 1, false)};
+          float of_queries[4] = {};
+          float of_keys[4] = {};
+          multiply(of_queries, rows, keys[0].high, keys[1].high);
+          multiply(of_queries, rows, keys[0].rest, keys[1].rest);
+          multiply(of_keys, columns, queries[0].high, queries[1].high);
+          multiply(of_keys, columns, queries[0].rest, queries[1].rest);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int channel = first + 8 * tile + lane.column + e % 2;
+            const int row = lane.row + e / 2 * 8;
+            const float r = reference[channel];
+            query[later - 1][tile][e] += of_queries[e] * decay(m.c[(later * kBand + row) * m.stride + channel] - r);
+            key[earlier][tile][e] += of_keys[e] * decay(r - m.c[(earlier * kBand + row) * m.stride + channel]);
+          }
+        }
+      }
+    }
+  }
+
+  /// Adds them to what is in the places of queries and keys.
+  __device__ __forceinline__ void add_to(const ChannelMemory& m, int first) const {
+    const Lane lane;
+#pragma unroll
+    for (int band = 0; band < kPairs; ++band) {
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        if (first + 8 * tile >= m.width) break;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int at = (band * kBand + lane.row + e / 2 * 8) * m.stride + first + 8 * tile + lane.column + e % 2;
+          m.q[at + kBand * m.stride] += query[band][tile][e];
+          m.k[at] += key[band][tile][e];
+        }
+      }
+    }
+  }
+};
+
+/// Puts what the pairs of one band give in the places of its queries and keys, of one channel.
+__device__ __forceinline__ void replace_by_own(const ChannelMemory& m, const Bfloat16* scores, int band, int channel) {
+  float* const q = m.q + band * kBand * m.stride + channel;
+  float* const k = m.k + band * kBand * m.stride + channel;
+  const float* const c = m.c + band * kBand * m.stride + channel;
+  scores += band * kBand * (kScoreStride + 1);
+  float query[kBand];
+  float cumulative[kBand];
+  float gradient[kBand] = {};
+#pragma unroll
+  for (int i = 0; i < kBand; ++i) {
+    query[i] = q[i * m.stride];
+    cumulative[i] = c[i * m.stride];
+  }
+#pragma unroll
+  for (int j = 0; j < kBand; j += 2) {
+    const float key[2] = {k[j * m.stride], k[(j + 1) * m.stride]};
+    float of_key[2] = {};
+#pragma unroll
+    for (int i = j; i < kBand; ++i) {
+      float score[2];
+      widen(*reinterpret_cast<const std::uint32_t*>(scores + i * kScoreStride + j), score[0], score[1]);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (j + e > i) continue;
+        const float decayed = score[e] * decay(cumulative[i] - cumulative[j + e]);
+        gradient[i] = fmaf(decayed, key[e], gradient[i]);
+        of_key[e] = fmaf(decayed, query[i], of_key[e]);
+      }
+    }
+    k[j * m.stride] = of_key[0];
+    k[(j + 1) * m.stride] = of_key[1];
+  }
+#pragma unroll
+  for (int i = 0; i < kBand; ++i) q[i * m.stride] = gradient[i];
+}
+
+/// A block is a chunk of a head, a warp some channels of it.
+__global__ void __launch_bounds__(kThreads, 2)
     channel_chunks_gradient_kernel(const __grid_constant__ ChannelChunksGradient a) {
   extern __shared__ __align__(16) float shared[];
   const auto width = static_cast<int>(a.width);
-  float* const scores = shared;  // [T of keys, T of queries]
-  float* const keys = scores + kT * kScoreStride;
-  float* const sums = keys + kT * width;  // c
-  float* const of_keys = sums + kT * width;
-  const std::int64_t chunks = (a.length + kT - 1) / kT;
-  const std::int64_t n = blockIdx.x % chunks;
-  const std::int64_t head = blockIdx.x / chunks;
-  const auto rows = static_cast<int>(min(std::int64_t{kT}, a.length - n * kT));
-  const std::int64_t b = head / a.heads;
-  const std::int64_t h = head % a.heads;
-  const auto first_of = [&](const HeadRows& x) {
-    return x.data + b * x.batch_stride + h * x.head_stride + n * kT * x.row_stride;
-  };
-  const float* const queries = first_of(a.query);
-  const auto channel = static_cast<int>(threadIdx.x);
+  const ChannelMemory m(shared, width);
+  auto* const scores = reinterpret_cast<Bfloat16*>(m.c + kT * m.stride);
+  const ChannelPlace at(a);
+  const auto thread = static_cast<int>(threadIdx.x);
   const auto* const scores_gradient =
       static_cast<const Bfloat16*>(a.scores_gradient) + std::int64_t{blockIdx.x} * kT * kT;
-  for (int e = channel; e < kT * kT; e += static_cast<int>(blockDim.x)) {
-    scores[e % kT * kScoreStride + e / kT] = __bfloat162float(scores_gradient[e]);
+  for (int e = thread; e < kT * kT / 8; e += kThreads) {
+    copy_async<16>(scores + e / (kT / 8) * kScoreStride + e % (kT / 8) * 8, scores_gradient + e * 8, true);
   }
-  const std::int64_t of_chunk = std::int64_t{blockIdx.x} * kT * width + channel;
-  const auto* const query_decayed = static_cast<const Bfloat16*>(a.query_decayed_gradient) + of_chunk;
-  const auto* const key_decayed = static_cast<const Bfloat16*>(a.key_decayed_gradient) + of_chunk;
-  const bool inside = channel < width;
-  double later = 0;  // gradient by c of the positions behind
-  float total = 0;
-  if (inside) {
-    const float* const from = first_of(a.key) + channel;
-    const double* const log_decay =
-        a.log_decay + b * a.decay_batch_stride + h * a.decay_head_stride + n * kT * a.decay_row_stride + channel;
+  load_chunk(a, at, m, nullptr);
+  constexpr int kRowsOfHalf = kT / 2;
+  const int lane = thread % 32;
+  const int begin = lane / 16 * kRowsOfHalf;  // a lane has half of the rows of a channel
+  const int end = min(begin + kRowsOfHalf, at.rows);
+  for (int first = thread / 32 * kGroup; first < width; first += kWarps * kGroup) {
+    const int channel = first + lane % 16;
+    const bool inside = channel < width;
+    const BandGradients between(m, scores, first);
+    __syncwarp();
+    if (inside) {
+#pragma unroll 1
+      for (int n = 0; n < 2; ++n) replace_by_own(m, scores, lane / 16 * 2 + n, channel);
+    }
+    __syncwarp();
+    between.add_to(m, first);
+    __syncwarp();
+    const float total = inside ? m.c[(kT - 1) * m.stride + channel] : 0.0F;
+    __syncwarp();
+    // Gradients by q and k are whole from here on. In c's place goes what c gets of its own position.
+    const float* const queries = rows_of(a.query, at.b, at.h, at.n * kT) + channel;
+    const float* const keys = rows_of(a.key, at.b, at.h, at.n * kT) + channel;
+    const std::int64_t of_chunk = std::int64_t{blockIdx.x} * kT * width + channel;
+    const std::int64_t out = (at.head * a.length + at.n * kT) * width + channel;
+    float of_total = 0;  // what the last c gets, which all decays of the chunk are in
     double sum = 0;
-#pragma unroll 8
-    for (int row = 0; row < kT; ++row) {
-      if (row < rows) sum += log_decay[row * a.decay_row_stride];
-      keys[row * width + channel] = row < rows ? from[row * a.key.row_stride] : 0.0F;
-      sums[row * width + channel] = static_cast<float>(sum * kLog2E);
-      of_keys[row * width + channel] = 0;
+    if (inside) {
+      if (begin == 0) of_total = decay(total) * a.kept_gradient[std::int64_t{blockIdx.x} * width + channel];
+#pragma unroll 4
+      for (int row = begin; row < end; ++row) {
+        const int place = row * m.stride + channel;
+        const float q = queries[row * a.query.row_stride];
+        const float k = keys[row * a.key.row_stride];
+        const float of_query =
+            __bfloat162float(static_cast<const Bfloat16*>(a.query_decayed_gradient)[of_chunk + row * width]);
+        const float of_key =
+            decay(total - m.c[place]) *
+            __bfloat162float(static_cast<const Bfloat16*>(a.key_decayed_gradient)[of_chunk + row * width]);
+        const float query = m.q[place] + decay(m.c[place]) * of_query;
+        const float key = m.k[place] + of_key;
+        const float own = q * query - k * key;
+        of_total += k * of_key;
+        sum += own;
+        m.c[place] = own;
+        a.query_gradient[out + row * width] = query;
+        a.key_gradient[out + row * width] = key;
+      }
     }
-    total = static_cast<float>(sum * kLog2E);
-    // What the last c gets, which all decays of the chunk are in.
-    float end = decay2(total) * a.kept_gradient[std::int64_t{blockIdx.x} * width + channel];
-#pragma unroll 8
-    for (int row = 0; row < kT; ++row) {
-      const int at = row * width + channel;
-      end += keys[at] * decay2(total - sums[at]) * __bfloat162float(key_decayed[row * width]);
+    of_total += __shfl_xor_sync(0xffffffffU, of_total, 16);
+    const double of_other = __shfl_xor_sync(0xffffffffU, sum, 16);
+    double later = of_total;
+    if (begin == 0) later += of_other;
+    if (inside) {
+#pragma unroll 4
+      for (int row = end - 1; row >= begin; --row) {
+        later += m.c[row * m.stride + channel];
+        a.log_decay_gradient[out + row * width] = later;
+      }
     }
-    later = end;
-  }
-  __syncthreads();
-  if (!inside) return;
-  const std::int64_t out = (head * a.length + n * kT) * width + channel;
-  for (int first = kT - kRows; first >= 0; first -= kRows) {
-    if (first >= rows) continue;
-    Queries at_hand;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int row = first + i;
-      at_hand.q[i] = row < rows ? queries[row * a.query.row_stride + channel] : 0.0F;
-      at_hand.c[i] = sums[row * width + channel];
-      at_hand.gradient[i] = 0;
-    }
-    for (int j = 0; j < first; ++j) {
-      const int at = j * width + channel;
-      of_keys[at] += at_hand.add<0>(scores + j * kScoreStride + first, keys[at], sums[at]);
-    }
-    const auto add_own = [&]<int J>() {
-      const int at = (first + J) * width + channel;
-      of_keys[at] += at_hand.add<J>(scores + (first + J) * kScoreStride + first, keys[at], sums[at]);
-    };
-    [&]<int... J>(std::integer_sequence<int, J...>) { (add_own.template operator()<J>(), ...); }
-    (std::make_integer_sequence<int, kRows>{});
-#pragma unroll
-    for (int i = kRows - 1; i >= 0; --i) {
-      const int row = first + i;
-      if (row >= rows) continue;
-      const int at = row * width + channel;
-      const float query = at_hand.gradient[i] + decay2(at_hand.c[i]) * __bfloat162float(query_decayed[row * width]);
-      const float key = of_keys[at] + decay2(total - at_hand.c[i]) * __bfloat162float(key_decayed[row * width]);
-      later += at_hand.q[i] * query - keys[at] * key;
-      a.query_gradient[out + row * width] = query;
-      a.key_gradient[out + row * width] = key;
-      a.log_decay_gradient[out + row * width] = later;
-    }
+    __syncwarp();
   }
 }
 
-bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
-
 std::int64_t shared_bytes(std::int64_t width) {
-  return (kT * kScoreStride + 3 * kT * width) * static_cast<std::int64_t>(sizeof(float));
+  return ChannelMemory::bytes(width) + kT * kScoreStride * static_cast<std::int64_t>(sizeof(Bfloat16));
 }
 
 }  // namespace
 
 bool channel_chunks_gradient_fits(std::int64_t width) {
-  return is_available() && delta_tiles::shared_memory_holds(shared_bytes(width));
+  return is_available() && shared_memory_holds(shared_bytes(width));
 }
 
 Status channel_chunks_gradient(const ChannelChunksGradient& a, Stream stream) {
   const std::int64_t chunks = (a.length + kT - 1) / kT;
   if (!is_size(a.batch) || !is_size(a.heads) || !is_size(a.length) || a.batch * a.heads * chunks >= kMostBlocks ||
-      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || a.query.data == nullptr || a.key.data == nullptr ||
-      a.log_decay == nullptr || a.scores_gradient == nullptr || a.query_decayed_gradient == nullptr ||
-      a.key_decayed_gradient == nullptr || a.kept_gradient == nullptr || a.query_gradient == nullptr ||
-      a.key_gradient == nullptr || a.log_decay_gradient == nullptr) {
+      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || !readable(a.query) || !readable(a.key) ||
+      a.log_decay == nullptr || a.scores_gradient == nullptr || !aligned_16(a.scores_gradient) ||
+      a.query_decayed_gradient == nullptr || a.key_decayed_gradient == nullptr || a.kept_gradient == nullptr ||
+      a.query_gradient == nullptr || a.key_gradient == nullptr || a.log_decay_gradient == nullptr) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
   const auto bytes = static_cast<int>(shared_bytes(a.width));
-  const Status allowed = status_of(
-      cudaFuncSetAttribute(channel_chunks_gradient_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  const Status allowed = allow_memory(channel_chunks_gradient_kernel, bytes);
   if (allowed != Status::ok) return allowed;
-  const auto threads = static_cast<unsigned>((a.width + 31) / 32 * 32);
-  channel_chunks_gradient_kernel<<<static_cast<unsigned>(a.batch * a.heads * chunks), threads, bytes, stream>>>(a);
+  channel_chunks_gradient_kernel<<<static_cast<unsigned>(a.batch * a.heads * chunks), kThreads, bytes, stream>>>(a);
   return launched();
 }
 

@@ -45,6 +45,8 @@ struct MixMemory {
   int stride;           ///< of values and gradients
   Bfloat16* values;     ///< [T, stride] v
   Bfloat16* gradients;  ///< [T, stride] dy
+  Bfloat16* carried;    ///< [T, stride]
+  Bfloat16* scaled;     ///< [T, stride] the gradient by what the states take up
   Bfloat16* scores;     ///< [T, kScoreStride] M
   float* of_column;     ///< [warps, T]
   float* c;             ///< [T]
@@ -55,14 +57,16 @@ struct MixMemory {
     stride = columns + kPad;
     values = reinterpret_cast<Bfloat16*>(memory);
     gradients = values + kT * stride;
-    scores = gradients + kT * stride;
+    carried = gradients + kT * stride;
+    scaled = carried + kT * stride;
+    scores = scaled + kT * stride;
     of_column = reinterpret_cast<float*>(scores + kT * kScoreStride);
     c = of_column + kMixWarps * kT;
     beta = c + kT;
     to_end = beta + kT;
   }
   __host__ static int bytes(int columns) {
-    return 2 * (2 * kT * (columns + kPad) + kT * kScoreStride) + 4 * (kMixWarps + 3) * kT;
+    return 2 * (4 * kT * (columns + kPad) + kT * kScoreStride) + 4 * (kMixWarps + 3) * kT;
   }
 };
 
@@ -102,27 +106,46 @@ __global__ void __launch_bounds__(kMixThreads, 4)
     const std::int64_t of_head = ((b * a.heads + h) * a.chunks + n) * kT;
     const std::int64_t at = (b * a.chunks + n) * kT * width + h * a.columns;  // of row 0
     const float* const from = a.value.data + b * a.value.batch_stride + h * a.value.head_stride;
+    // All of a head is on its way from memory before the first of it is used.
     const int pieces = columns / 8;
-    for (int e = thread; e < kT * pieces; e += kMixThreads) {
-      const int row = e / pieces;
-      const int column = e % pieces * 8;
-      copy_async<16>(m.gradients + row * m.stride + column,
-                     static_cast<const Bfloat16*>(a.mixed_gradient) + at + row * width + column, true);
-      const std::int64_t t = n * kT + row;
-      RawChunk<float> raw;
-      raw.clear();
-      if (t < a.length) raw.load(from + t * a.value.row_stride + column);
-      RowChunk x;
-      raw.read(x);
-      store_chunk<true>(m.values + row * m.stride + column, 8, x);
-    }
+    const auto copy = [&](const void* source, Bfloat16* to) {
+      for (int e = thread; e < kT * pieces; e += kMixThreads) {
+        const int row = e / pieces;
+        const int column = e % pieces * 8;
+        copy_async<16>(to + row * m.stride + column, static_cast<const Bfloat16*>(source) + at + row * width + column,
+                       true);
+      }
+    };
+    copy(a.mixed_gradient, m.gradients);
     commit();
+    copy(a.carried, m.carried);
+    copy(a.scaled_gradient, m.scaled);
+    commit();
+    constexpr int kAtOnce = 4;
+    for (int first = thread; first < kT * pieces; first += kAtOnce * kMixThreads) {
+      RawChunk<float> raw[kAtOnce];
+#pragma unroll
+      for (int p = 0; p < kAtOnce; ++p) {
+        const int e = first + p * kMixThreads;
+        const std::int64_t t = n * kT + e / pieces;
+        raw[p].clear();
+        if (e < kT * pieces && t < a.length) raw[p].load(from + t * a.value.row_stride + e % pieces * 8);
+      }
+#pragma unroll
+      for (int p = 0; p < kAtOnce; ++p) {
+        const int e = first + p * kMixThreads;
+        if (e >= kT * pieces) break;
+        RowChunk x;
+        raw[p].read(x);
+        store_chunk<true>(m.values + e / pieces * m.stride + e % pieces * 8, 8, x);
+      }
+    }
     if (thread < kT) {
       m.c[thread] = a.cumulative[of_head + thread];
       m.beta[thread] = a.beta[of_head + thread];
       m.to_end[thread] = a.to_end[of_head + thread];
     }
-    wait<0>();
+    wait<1>();
     __syncthreads();
     // dM of the rows of the warp, up to the diagonal.
     float entry[kTiles][4] = {};
@@ -169,6 +192,8 @@ __global__ void __launch_bounds__(kMixThreads, 4)
         if (lane.row == 0) m.of_column[warp * kT + 8 * tile + lane.column + x] = column_sum[x];
       }
     }
+    wait<0>();
+    __syncthreads();
     // Of z, by which the decays from the chunk's begin get theirs.
     float carried_sum[2] = {};
     float scaled_sum[2] = {};
@@ -178,14 +203,11 @@ __global__ void __launch_bounds__(kMixThreads, 4)
         const int row = first_row + lane.row + 8 * r;
         float z[2];
         float dy[2];
-        widen(*reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.carried) + at + row * width +
-                                                      column),
-              z[0], z[1]);
+        widen(*reinterpret_cast<const std::uint32_t*>(m.carried + row * m.stride + column), z[0], z[1]);
         widen(*reinterpret_cast<const std::uint32_t*>(m.gradients + row * m.stride + column), dy[0], dy[1]);
         carried_sum[r] += z[0] * dy[0] + z[1] * dy[1];
       }
     }
-    __syncthreads();
     for (int first = 0; first < columns; first += 16) {
       float sum[2][4] = {};
 #pragma unroll
@@ -207,8 +229,7 @@ __global__ void __launch_bounds__(kMixThreads, 4)
           const std::int64_t place = at + row * width + column;
           float scaled[2];
           float v[2];
-          widen(*reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.scaled_gradient) + place),
-                scaled[0], scaled[1]);
+          widen(*reinterpret_cast<const std::uint32_t*>(m.scaled + row * m.stride + column), scaled[0], scaled[1]);
           widen(*reinterpret_cast<const std::uint32_t*>(m.values + row * m.stride + column), v[0], v[1]);
           scaled_sum[r] += scaled[0] * v[0] + scaled[1] * v[1];
           const float factor = m.to_end[row];
@@ -264,9 +285,9 @@ Status decayed_mix_gradient(const DecayedMixGradient& a, Stream stream) {
       a.chunks != (a.length + kT - 1) / kT || !is_size(a.chunks) || a.columns < 16 ||
       a.columns > kMostMixGradientColumns || a.columns % 16 != 0 || a.product == nullptr || a.cumulative == nullptr ||
       a.beta == nullptr || !readable(a.value) || a.carried == nullptr || a.mixed_gradient == nullptr ||
-      a.to_end == nullptr || a.scaled_gradient == nullptr || a.value_gradient == nullptr ||
-      a.product_parts == nullptr || a.cumulative_gradient == nullptr || a.beta_gradient == nullptr ||
-      a.to_end_gradient == nullptr) {
+      a.to_end == nullptr || a.scaled_gradient == nullptr || !aligned_16(a.carried) || !aligned_16(a.mixed_gradient) ||
+      !aligned_16(a.scaled_gradient) || a.value_gradient == nullptr || a.product_parts == nullptr ||
+      a.cumulative_gradient == nullptr || a.beta_gradient == nullptr || a.to_end_gradient == nullptr) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;

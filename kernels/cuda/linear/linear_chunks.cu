@@ -18,9 +18,9 @@ constexpr int kThreads = 256;
 constexpr int kOfThread = 16;           // entries of a row of a chunk's matrix
 constexpr int kOfRow = kT / kOfThread;  // threads of it
 constexpr int kWarps = kThreads / 32;
-constexpr int kMostWidth = 1024;    // of scaled rows
-constexpr int kMostChannels = 256;  // of channel_chunks
-constexpr int kRowsOfBlock = 64;    // of scaled rows
+constexpr int kMostWidth = 1024;   // of scaled rows
+constexpr int kMostColumns = 256;  // of decayed_mix
+constexpr int kRowsOfBlock = 64;   // of scaled rows
 constexpr int kMixThreads = 128;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
 static_assert(kThreads == kT * kOfRow);
@@ -177,11 +177,16 @@ __global__ void __launch_bounds__(kThreads) scaled_rows_kernel(const __grid_cons
 }
 
 /// A block is a chunk of a head, a warp 16 of its rows. M is made where the product takes it from, in registers.
-__global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_constant__ DecayedMix a) {
+__global__ void __launch_bounds__(kMixThreads, 5) decayed_mix_kernel(const __grid_constant__ DecayedMix a) {
   constexpr int kBlock = 64;          // columns at a time
-  constexpr int kPitch = kBlock + 8;  // of the values' rows in shared memory, against bank conflicts
-  constexpr int kPieces = kT * kBlock / 4 / kMixThreads;
+  constexpr int kPitch = kBlock + 8;  // of rows in shared memory, against bank conflicts
+  constexpr int kOfRow8 = kBlock / 8;
+  constexpr int kOfRow4 = kBlock / 4;
+  static_assert(kBlock == kT);
+  __shared__ __align__(16) float unrounded[kT * kBlock];  // v
   __shared__ __align__(16) Bfloat16 values[kT * kPitch];
+  __shared__ __align__(16) Bfloat16 products[kT * kPitch];
+  __shared__ __align__(16) Bfloat16 outputs[kT * kPitch];  // what is carried, and in its place y
   __shared__ float c[kT];
   __shared__ float beta[kT];
   const std::int64_t n = blockIdx.x;
@@ -192,83 +197,77 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
   const auto thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int first_row = thread / 32 * 16;
-  // Everything is on its way from memory before the first of it is used. P of the warp's rows lies as the product takes
-  // it: rows lane / 4 and 8 further, two neighbouring columns.
-  const auto* product = static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT;
-  const auto entry = [&](int k, int part) {
-    return int2{first_row + lane / 4 + part % 2 * 8, k * 16 + part / 2 * 8 + lane % 4 * 2};
-  };
-  std::uint32_t m[kT / 16][4];
+  // The place of a thread's eight numbers, and of its four.
+  constexpr int kRows8 = kMixThreads / kOfRow8;
+  constexpr int kRows4 = kMixThreads / kOfRow4;
+  const int row8 = thread / kOfRow8;
+  const int column8 = thread % kOfRow8 * 8;
+  const int row4 = thread / kOfRow4;
+  const int column4 = thread % kOfRow4 * 4;
+  // Everything is on its way from memory before the first of it is used.
+  const auto* product =
+      static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT + row8 * kT + column8;
 #pragma unroll
-  for (int k = 0; k < kT / 16; ++k) {
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      const auto [i, j] = entry(k, part);
-      m[k][part] = j <= i ? *reinterpret_cast<const std::uint32_t*>(product + i * kT + j) : 0;
-    }
+  for (int row = 0; row < kT; row += kRows8) {
+    if (column8 > ((row + row8) | 15)) continue;
+    copy_async<16>(products + (row + row8) * kPitch + column8, product + row * kT, true);
   }
-  if (thread < kT) {
-    c[thread] = a.cumulative[of_head * kT + thread];
-    beta[thread] = a.beta[of_head * kT + thread];
-  }
-  const float* const from = a.value.data + b * a.value.batch_stride + h * a.value.head_stride;
+  commit();
   const std::int64_t width = a.heads * a.columns;
   const std::int64_t at = (b * a.chunks + n) * kT * width + h * a.columns;
+  const auto rows = static_cast<int>(min(a.length - n * kT, std::int64_t{kT}));
+  const float* const from = a.value.data + b * a.value.batch_stride + h * a.value.head_stride +
+                            (n * kT + row4) * a.value.row_stride + column4;
+  std::uint32_t m[kT / 16][4];
   for (int begin = 0; begin < a.columns; begin += kBlock) {
-    float4 ahead[kPieces];
+    if (begin > 0) __syncthreads();
+    const auto* carried = static_cast<const Bfloat16*>(a.carried) + at + row8 * width + begin + column8;
 #pragma unroll
-    for (int p = 0; p < kPieces; ++p) {
-      const int row = (p * kMixThreads + thread) / (kBlock / 4);
-      const int column = begin + (p * kMixThreads + thread) % (kBlock / 4) * 4;
-      const std::int64_t t = n * kT + row;
-      ahead[p] = float4{0, 0, 0, 0};
-      if (t < a.length && column < a.columns) {
-        ahead[p] = *reinterpret_cast<const float4*>(from + t * a.value.row_stride + column);
-      }
+    for (int row = 0; row < kT; row += kRows8, carried += kRows8 * width) {
+      copy_async<16>(outputs + (row + row8) * kPitch + column8, carried, begin + column8 < a.columns);
     }
-    std::uint32_t carried[2][kBlock / 8];
+    const float* v = from + begin;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int tile = 0; tile < kBlock / 8; ++tile) {
-        const int column = begin + tile * 8 + lane % 4 * 2;
-        const std::int64_t place = at + (first_row + lane / 4 + half * 8) * width + column;
-        carried[half][tile] = 0;
-        if (column < a.columns) {
-          carried[half][tile] =
-              *reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.carried) + place);
-        }
-      }
+    for (int row = 0; row < kT; row += kRows4, v += kRows4 * a.value.row_stride) {
+      copy_async<16>(unrounded + (row + row4) * kBlock + column4, v, row + row4 < rows && begin + column4 < a.columns);
     }
-    __syncthreads();
-#pragma unroll
-    for (int p = 0; p < kPieces; ++p) {
-      const int row = (p * kMixThreads + thread) / (kBlock / 4);
-      const int column = (p * kMixThreads + thread) % (kBlock / 4) * 4;
-      *reinterpret_cast<uint2*>(values + row * kPitch + column) = {narrow(ahead[p].x, ahead[p].y),
-                                                                   narrow(ahead[p].z, ahead[p].w)};
-    }
+    commit();
     if (begin == 0) {
+      if (thread < kT) {
+        c[thread] = a.cumulative[of_head * kT + thread];
+        beta[thread] = a.beta[of_head * kT + thread];
+      }
+      wait<1>();
+      __syncthreads();
+      // Rows lane / 4 and 8 further, two neighbouring columns, as the product takes them.
 #pragma unroll
       for (int k = 0; k < kT / 16; ++k) {
+        if (k * 16 > first_row) break;  // keys after the warp's rows
+        load_fragment(products + (first_row + lane % 16) * kPitch + k * 16 + lane / 16 * 8, m[k]);
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-          const auto [i, j] = entry(k, part);
+          const int i = first_row + lane / 4 + part % 2 * 8;
+          const int j = k * 16 + part / 2 * 8 + lane % 4 * 2;
           float low;
           float high;
           widen(m[k][part], low, high);
-          // The entry beside the diagonal came along.
           low = j <= i ? low * decay(c[i] - c[j]) * beta[j] : 0.0F;
           high = j + 1 <= i ? high * decay(c[i] - c[j + 1]) * beta[j + 1] : 0.0F;
           m[k][part] = narrow(low, high);
         }
       }
     }
+    wait<0>();
+#pragma unroll
+    for (int row = row4; row < kT; row += kRows4) {  // what the thread itself has copied
+      const float4 x = *reinterpret_cast<const float4*>(unrounded + row * kBlock + column4);
+      *reinterpret_cast<uint2*>(values + row * kPitch + column4) = {narrow(x.x, x.y), narrow(x.z, x.w)};
+    }
     __syncthreads();
     float sum[kBlock / 8][4] = {};
 #pragma unroll
     for (int k = 0; k < kT / 16; ++k) {
-      if (k * 16 > first_row) break;  // keys after the warp's rows
+      if (k * 16 > first_row) break;
 #pragma unroll
       for (int tile = 0; tile < kBlock / 8; tile += 2) {
         std::uint32_t v[4];
@@ -283,16 +282,21 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
       const float factor = __expf(c[i]);
 #pragma unroll
       for (int tile = 0; tile < kBlock / 8; ++tile) {
-        const int column = begin + tile * 8 + lane % 4 * 2;
-        if (column >= a.columns) break;
+        auto* const pair = reinterpret_cast<std::uint32_t*>(outputs + i * kPitch + tile * 8 + lane % 4 * 2);
         float low;
         float high;
-        widen(carried[half][tile], low, high);
-        low = fmaf(low, factor, sum[tile][2 * half]);
-        high = fmaf(high, factor, sum[tile][2 * half + 1]);
-        *reinterpret_cast<std::uint32_t*>(static_cast<Bfloat16*>(a.mixed) + at + i * width + column) =
-            narrow(low, high);
+        widen(*pair, low, high);
+        *pair = narrow(fmaf(low, factor, sum[tile][2 * half]), fmaf(high, factor, sum[tile][2 * half + 1]));
       }
+    }
+    __syncwarp();
+    // A warp's rows are its own, so that it stores them as wide as memory takes them.
+    if (begin + column8 >= a.columns) continue;
+    auto* mixed = static_cast<Bfloat16*>(a.mixed) + at + (first_row + lane / kOfRow8) * width + begin + column8;
+#pragma unroll
+    for (int row = lane / kOfRow8; row < 16; row += 32 / kOfRow8, mixed += 32 / kOfRow8 * width) {
+      *reinterpret_cast<uint4*>(mixed) =
+          *reinterpret_cast<const uint4*>(outputs + (first_row + row) * kPitch + column8);
     }
   }
 }
@@ -482,80 +486,6 @@ __global__ void __launch_bounds__(kThreads) kept_gradient_kernel(const __grid_co
   a.kept_gradient[blockIdx.x] = sum;
 }
 
-/// A block is a chunk of a head; q, k and c are in shared memory, a thread has squares of 4 x 4 entries.
-__global__ void __launch_bounds__(kThreads) channel_chunks_kernel(const __grid_constant__ ChannelChunks a) {
-  extern __shared__ float shared[];
-  const int width = static_cast<int>(a.width);
-  const int stride = width + 1;
-  float* const q = shared;
-  float* const k = q + kT * stride;
-  float* const c = k + kT * stride;
-  const std::int64_t chunks = (a.length + kT - 1) / kT;
-  const std::int64_t n = blockIdx.x % chunks;
-  const std::int64_t head = blockIdx.x / chunks;
-  const int rows = static_cast<int>(min(std::int64_t{kT}, a.length - n * kT));
-  const std::int64_t b = head / a.heads;
-  const std::int64_t h = head % a.heads;
-  const auto rows_of = [&](const HeadRows& x) {
-    return x.data + b * x.batch_stride + h * x.head_stride + n * kT * x.row_stride;
-  };
-  const float* queries = rows_of(a.query);
-  const float* keys = rows_of(a.key);
-  const double* log_decay =
-      a.log_decay + b * a.decay_batch_stride + h * a.decay_head_stride + n * kT * a.decay_row_stride;
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int e = thread; e < kT * width; e += kThreads) {
-    const int row = e / width;
-    q[row * stride + e % width] = row < rows ? queries[row * a.query.row_stride + e % width] : 0.0F;
-    k[row * stride + e % width] = row < rows ? keys[row * a.key.row_stride + e % width] : 0.0F;
-  }
-  if (thread < width) {
-    double sum = 0;
-    for (int row = 0; row < kT; ++row) {
-      if (row < rows) sum += log_decay[row * a.decay_row_stride + thread];
-      c[row * stride + thread] = static_cast<float>(sum);
-    }
-    a.kept[blockIdx.x * a.width + thread] = decay(static_cast<float>(sum));
-  }
-  __syncthreads();
-  const std::int64_t out = std::int64_t{blockIdx.x} * kT * width;
-  for (int e = thread; e < kT * width; e += kThreads) {
-    const int at = e / width * stride + e % width;
-    static_cast<Bfloat16*>(a.query_decayed)[out + e] = __float2bfloat16_rn(q[at] * decay(c[at]));
-    static_cast<Bfloat16*>(a.key_decayed)[out + e] =
-        __float2bfloat16_rn(k[at] * decay(c[(kT - 1) * stride + e % width] - c[at]));
-  }
-  const int i = thread / 16 * 4;
-  const int j = thread % 16 * 4;
-  float sum[4][4] = {};
-  if (j <= i) {
-    for (int channel = 0; channel < width; ++channel) {
-      float keys[4];
-      float earlier[4];
-#pragma unroll
-      for (int y = 0; y < 4; ++y) {
-        keys[y] = k[(j + y) * stride + channel];
-        earlier[y] = c[(j + y) * stride + channel];
-      }
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        const float query = q[(i + x) * stride + channel];
-        const float later = c[(i + x) * stride + channel];
-#pragma unroll
-        for (int y = 0; y < 4; ++y) sum[x][y] += query * keys[y] * decay(later - earlier[y]);
-      }
-    }
-  }
-  auto* scores = static_cast<Bfloat16*>(a.scores) + std::int64_t{blockIdx.x} * kT * kT;
-#pragma unroll
-  for (int x = 0; x < 4; ++x) {
-#pragma unroll
-    for (int y = 0; y < 4; ++y) {
-      scores[(i + x) * kT + j + y] = __float2bfloat16_rn(j + y <= i + x ? sum[x][y] : 0.0F);
-    }
-  }
-}
-
 bool is_size(std::int64_t size) { return size >= 1 && size < kMostBlocks; }
 
 bool heads_fit(std::int64_t batch, std::int64_t heads, std::int64_t groups) {
@@ -627,9 +557,10 @@ Status decayed_mix(const DecayedMix& a, Stream stream) {
     return x.batch_stride % 4 == 0 && x.head_stride % 4 == 0 && x.row_stride % 4 == 0 && aligned_16(x.data);
   };
   if (!heads_fit(a.batch, a.heads, a.groups) || a.batch >= 65536 || a.heads >= 65536 || !is_size(a.length) ||
-      a.chunks != (a.length + kT - 1) / kT || a.chunks >= kMostBlocks || a.columns < 8 || a.columns > kMostChannels ||
+      a.chunks != (a.length + kT - 1) / kT || a.chunks >= kMostBlocks || a.columns < 8 || a.columns > kMostColumns ||
       a.columns % 8 != 0 || a.product == nullptr || a.cumulative == nullptr || a.beta == nullptr ||
-      a.value.data == nullptr || !in_fours(a.value) || a.carried == nullptr || a.mixed == nullptr) {
+      a.value.data == nullptr || !in_fours(a.value) || a.carried == nullptr || a.mixed == nullptr ||
+      !aligned_16(a.product) || !aligned_16(a.carried) || !aligned_16(a.mixed)) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
@@ -660,23 +591,6 @@ Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
   } else {
     kept_gradient_kernel<<<chunks, kThreads, 0, stream>>>(a);
   }
-  return launched();
-}
-
-Status channel_chunks(const ChannelChunks& a, Stream stream) {
-  const std::int64_t chunks = (a.length + kT - 1) / kT;
-  if (!is_size(a.batch) || !is_size(a.heads) || !is_size(a.length) || a.batch * a.heads * chunks >= kMostBlocks ||
-      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || a.query.data == nullptr || a.key.data == nullptr ||
-      a.log_decay == nullptr || a.scores == nullptr || a.query_decayed == nullptr || a.key_decayed == nullptr ||
-      a.kept == nullptr) {
-    return Status::invalid_argument;
-  }
-  if (!is_available()) return Status::unavailable;
-  const auto bytes = static_cast<int>(3 * kT * (a.width + 1) * static_cast<std::int64_t>(sizeof(float)));
-  const Status allowed =
-      status_of(cudaFuncSetAttribute(channel_chunks_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  if (allowed != Status::ok) return allowed;
-  channel_chunks_kernel<<<static_cast<unsigned>(a.batch * a.heads * chunks), kThreads, bytes, stream>>>(a);
   return launched();
 }
 

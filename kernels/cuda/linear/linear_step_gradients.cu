@@ -14,20 +14,7 @@ namespace {
 using namespace output_rows;
 
 constexpr int kRowsOfPart = 32;
-constexpr int kWideThreads = 512;  // of a block of rows
-constexpr int kWidePieces = 2;     // of four numbers, of a thread
-constexpr int kWideWarps = kWideThreads / 32;
-static_assert(kWideThreads * kWidePieces * 4 == kMostWidth);
-
-__device__ __forceinline__ float4 add(const float4& x, const float4& y) {
-  return {x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w};
-}
-
-__device__ __forceinline__ float4 times(const float4& x, const float4& y) {
-  return {x.x * y.x, x.y * y.y, x.z * y.z, x.w * y.w};
-}
-
-__device__ __forceinline__ float4 times(const float4& x, float y) { return {x.x * y, x.y * y, x.z * y, x.w * y}; }
+constexpr int kNarrowThreads = 768;
 
 __device__ __forceinline__ float dot(const float4& x, const float4& y) {
   return x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
@@ -40,26 +27,6 @@ __device__ __forceinline__ float silu_slope(float z) {
 
 __device__ __forceinline__ float4 silu_slope(const float4& z) {
   return {silu_slope(z.x), silu_slope(z.y), silu_slope(z.z), silu_slope(z.w)};
-}
-
-/// Four numbers as they lie in memory.
-template <class T>
-struct RawFour;
-template <>
-struct RawFour<float> {
-  using Type = float4;
-};
-template <>
-struct RawFour<Bfloat16> {
-  using Type = uint2;
-};
-
-__device__ __forceinline__ float4 four_of(const float4& x) { return x; }
-__device__ __forceinline__ float4 four_of(const uint2& words) {
-  float4 x;
-  widen(words.x, x.x, x.y);
-  widen(words.y, x.z, x.w);
-  return x;
 }
 
 __device__ __forceinline__ void store_four(float* to, const float4& x) { *reinterpret_cast<float4*>(to) = x; }
@@ -105,127 +72,74 @@ __global__ void __launch_bounds__(kThreads) unit_heads_gradient_kernel(const __g
   }
 }
 
-/// A block is some positions, one after the other; a thread has pieces of four numbers, a block's width apart.
-template <class T, class Gate>
-__global__ void __launch_bounds__(kWideThreads, 2)
-    linear_output_gradient_kernel(const __grid_constant__ LinearOutputGradient a) {
-  __shared__ float square_of_piece[kWideThreads * kWidePieces];
-  __shared__ float product_of_piece[kWideThreads * kWidePieces];
-  __shared__ float scale_of_group[kWideThreads * kWidePieces];
-  __shared__ float mean_of_group[kWideThreads * kWidePieces];
-  const std::int64_t rows = a.batch * a.length;
+/// A block is some positions, one after the other; a thread has four columns. The next position is read ahead.
+/// @tparam kMost  threads: fewer have more registers
+template <class T, class Gate, int kMost>
+__global__ void __launch_bounds__(kMost) linear_output_gradient_kernel(const __grid_constant__ LinearOutputGradient a) {
+  __shared__ float sums[2][2 * kMostOutputThreads];
   const auto width = static_cast<int>(a.heads * a.head_dim);
-  const auto thread = static_cast<int>(threadIdx.x);
+  const int column = static_cast<int>(threadIdx.x) * 4;
   const auto of_norm = static_cast<int>(a.norm_size / 4);
-  const std::int64_t first = std::int64_t{blockIdx.x} * kRowsOfPart;
-  float4 norm_sum[kWidePieces];
-  float4 skip_sum[kWidePieces];
-#pragma unroll
-  for (int p = 0; p < kWidePieces; ++p) norm_sum[p] = skip_sum[p] = float4{0, 0, 0, 0};
-  for (std::int64_t row = first; row < min(first + kRowsOfPart, rows); ++row) {
-    const std::int64_t b = row / a.length;
-    const std::int64_t t = row % a.length;
-    const Gate* gate = nullptr;
-    if (a.gate != nullptr) gate = static_cast<const Gate*>(a.gate) + b * a.gate_batch_stride + t * a.gate_row_stride;
-    float4 y[kWidePieces];  // with its skip
-    typename RawFour<Gate>::Type z[kWidePieces];
-    uint2 out[kWidePieces];  // the gradient by the output
-#pragma unroll
-    for (int p = 0; p < kWidePieces; ++p) {
-      const int piece = p * kWideThreads + thread;
-      if (piece * 4 >= width) break;
-      out[p] = *reinterpret_cast<const uint2*>(static_cast<const Bfloat16*>(a.out_gradient) + row * width + piece * 4);
-      if (gate != nullptr) z[p] = *reinterpret_cast<const typename RawFour<Gate>::Type*>(gate + piece * 4);
-      y[p] = load_output<T>(a, b, t, piece * 4);
+  int row = static_cast<int>(blockIdx.x) * kRowsOfPart;
+  const int end = min(row + kRowsOfPart, static_cast<int>(a.batch * a.length));
+  OutputColumns<T, Gate> columns(a, column, row);
+  float4 weight{1, 1, 1, 1};
+  if (of_norm > 0 && columns.active) weight = load_four(a.norm + column);
+  const auto load_out = [&](int of_row) {
+    if (!columns.active) return uint2{0, 0};
+    return load_raw(static_cast<const Bfloat16*>(a.out_gradient) + std::int64_t{of_row} * width + column);
+  };
+  float4 norm_sum{0, 0, 0, 0};
+  float4 skip_sum{0, 0, 0, 0};
+  OutputFour<T, Gate> next = columns.load();
+  uint2 next_out = load_out(row);
+  for (; row < end; ++row) {
+    const OutputFour<T, Gate> four = next;
+    const float4 out = four_of(next_out);
+    const std::int64_t of_row = columns.b * a.gradient_batch_stride + columns.t * a.gradient_row_stride;
+    columns.step(a);
+    if (row + 1 < end) {
+      next = columns.load();
+      next_out = load_out(row + 1);
     }
+    const bool gate_first = columns.z != nullptr && a.gate_before_norm;
+    const bool gate_last = columns.z != nullptr && !a.gate_before_norm;
     // What the norm reads, and the gradient by what it gives.
-    const auto normed_at = [&](int p, float4& x, float4& dn) {
-      x = y[p];
-      dn = four_of(out[p]);
-      if (gate == nullptr) return;
-      if (a.gate_before_norm) {
-        apply_silu(x, four_of(z[p]));
-      } else {
-        apply_silu(dn, four_of(z[p]));
-      }
-    };
-#pragma unroll
-    for (int p = 0; p < kWidePieces; ++p) {
-      const int piece = p * kWideThreads + thread;
-      if (piece * 4 >= width || of_norm == 0) break;
-      float4 x;
-      float4 dn;
-      normed_at(p, x, dn);
-      square_of_piece[piece] = squares(x);
-      product_of_piece[piece] = dot(times(dn, load_four(a.norm + piece * 4)), x);
-    }
+    float4 normed = columns.output(four);
+    float4 dx = out;
+    if (gate_first) apply_silu(normed, four_of(four.z));
+    if (gate_last) apply_silu(dx, four_of(four.z));
     if (of_norm > 0) {
-      __syncthreads();
-      for (int group = thread / 32; group < width / 4 / of_norm; group += kWideWarps) {
-        float square = 0;
-        float product = 0;
-        for (int piece = thread % 32; piece < of_norm; piece += 32) {
-          square += square_of_piece[group * of_norm + piece];
-          product += product_of_piece[group * of_norm + piece];
-        }
-        square = sum_of_warp(square) / static_cast<float>(a.norm_size);
-        product = sum_of_warp(product) / static_cast<float>(a.norm_size);
-        if (thread % 32 == 0) {
-          scale_of_group[group] = rsqrtf(square + a.epsilon);
-          mean_of_group[group] = product;
-        }
-      }
-      __syncthreads();
+      float sum[2] = {squares(normed), dot(times(dx, weight), normed)};
+      sum_of_norms(sum, of_norm, columns.active, sums[row % 2]);
+      const float r = rsqrtf(sum[0] / static_cast<float>(a.norm_size) + a.epsilon);
+      normed = times(normed, r);
+      norm_sum = add(norm_sum, times(dx, normed));
+      dx = add(times(times(dx, weight), r), times(normed, -r * r * (sum[1] / static_cast<float>(a.norm_size))));
+      normed = times(normed, weight);
     }
-    const std::int64_t of_row = b * a.gradient_batch_stride + t * a.gradient_row_stride;
-#pragma unroll
-    for (int p = 0; p < kWidePieces; ++p) {
-      const int piece = p * kWideThreads + thread;
-      const int column = piece * 4;
-      if (column >= width) break;
-      float4 normed;
-      float4 dn;
-      normed_at(p, normed, dn);
-      float4 dx = dn;
-      if (of_norm > 0) {
-        const float4 weight = load_four(a.norm + column);
-        const float r = scale_of_group[piece / of_norm];
-        normed = times(normed, r);
-        norm_sum[p] = add(norm_sum[p], times(dn, normed));
-        dx = add(times(times(dn, weight), r), times(normed, -r * r * mean_of_group[piece / of_norm]));
-        normed = times(normed, weight);
+    if (!columns.active) continue;
+    if (columns.z != nullptr) {
+      const float4 logit = four_of(four.z);
+      float4 dz = silu_slope(logit);
+      if (gate_first) {
+        dz = times(times(dz, dx), columns.output(four));
+        apply_silu(dx, logit);
+      } else {
+        dz = times(times(dz, out), normed);
       }
-      if (gate != nullptr) {
-        const float4 logit = four_of(z[p]);
-        float4 dz = silu_slope(logit);
-        if (a.gate_before_norm) {
-          dz = times(times(dz, dx), y[p]);
-          apply_silu(dx, logit);
-        } else {
-          dz = times(times(dz, four_of(out[p])), normed);
-        }
-        store_four(static_cast<Gate*>(a.gate_gradient) + row * width + column, dz);
-      }
-      const std::int64_t h = column / a.head_dim;
-      const std::int64_t place = of_row + h * a.gradient_head_stride + column % a.head_dim;
-      store_four(static_cast<T*>(a.y_gradient) + place, dx);
-      if (a.value == nullptr) continue;
-      const float4 v = load_four(a.value + b * a.value_batch_stride + h * a.value_head_stride + t * a.value_row_stride +
-                                 column % a.head_dim);
-      skip_sum[p] = add(skip_sum[p], times(dx, v));
-      const float4 skip =
-          a.skip_by_channel ? load_four(a.skip + column) : float4{a.skip[h], a.skip[h], a.skip[h], a.skip[h]};
-      store_four(a.value_gradient + place, times(dx, skip));
+      store_four(static_cast<Gate*>(a.gate_gradient) + std::int64_t{row} * width + column, dz);
     }
+    const std::int64_t place = of_row + columns.head * a.gradient_head_stride + columns.of_head;
+    store_four(static_cast<T*>(a.y_gradient) + place, dx);
+    if (columns.v == nullptr) continue;
+    skip_sum = add(skip_sum, times(dx, four.v));
+    store_four(a.value_gradient + place, times(dx, columns.skip));
   }
-#pragma unroll
-  for (int p = 0; p < kWidePieces; ++p) {
-    const int column = (p * kWideThreads + thread) * 4;
-    if (column >= width) break;
-    const std::int64_t place = std::int64_t{blockIdx.x} * width + column;
-    if (of_norm > 0) store_four(a.norm_parts + place, norm_sum[p]);
-    if (a.value != nullptr) store_four(a.skip_parts + place, skip_sum[p]);
-  }
+  if (!columns.active) return;
+  const std::int64_t of_part = std::int64_t{blockIdx.x} * width + column;
+  if (of_norm > 0) store_four(a.norm_parts + of_part, norm_sum);
+  if (a.value != nullptr) store_four(a.skip_parts + of_part, skip_sum);
 }
 
 }  // namespace
@@ -257,13 +171,17 @@ Status linear_output_gradient(const LinearOutputGradient& a, Stream stream) {
   }
   if (!is_available()) return Status::unavailable;
   const auto blocks = static_cast<unsigned>(linear_output_parts(a));
-  const auto launch = [&](auto kernel) { kernel<<<blocks, kWideThreads, 0, stream>>>(a); };
+  const unsigned threads = output_threads(a);
+  const auto launch = [&]<class T, class Gate>(T, Gate) {
+    const auto kernel = threads <= kNarrowThreads ? linear_output_gradient_kernel<T, Gate, kNarrowThreads>
+                                                  : linear_output_gradient_kernel<T, Gate, kMostOutputThreads>;
+    kernel<<<blocks, threads, 0, stream>>>(a);
+  };
   const bool wide_gate = a.gate_type == ElementType::float32;
   if (a.y_type == ElementType::float32) {
-    launch(wide_gate ? linear_output_gradient_kernel<float, float> : linear_output_gradient_kernel<float, Bfloat16>);
+    wide_gate ? launch(float{}, float{}) : launch(float{}, Bfloat16{});
   } else {
-    launch(wide_gate ? linear_output_gradient_kernel<Bfloat16, float>
-                     : linear_output_gradient_kernel<Bfloat16, Bfloat16>);
+    wide_gate ? launch(Bfloat16{}, float{}) : launch(Bfloat16{}, Bfloat16{});
   }
   return launched();
 }

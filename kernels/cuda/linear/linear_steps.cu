@@ -40,53 +40,36 @@ __global__ void __launch_bounds__(kThreads) unit_heads_kernel(const __grid_const
   }
 }
 
-/// A block is a position; a thread has pieces of four numbers, a block's width apart.
+constexpr int kRowsOfBlock = 8;  // of linear_output
+
+/// A block is some positions, one after the other; a thread has four columns. The next position is read ahead.
 template <class T, class Gate>
-__global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_constant__ LinearOutput a) {
-  __shared__ float of_piece[kThreads * kPieces];
-  __shared__ float of_group[kThreads * kPieces];
-  const std::int64_t b = blockIdx.x / a.length;
-  const std::int64_t t = blockIdx.x % a.length;
+__global__ void __launch_bounds__(kMostOutputThreads) linear_output_kernel(const __grid_constant__ LinearOutput a) {
+  __shared__ float sums[2][kMostOutputThreads];
   const auto width = static_cast<int>(a.heads * a.head_dim);
-  const auto thread = static_cast<int>(threadIdx.x);
-  const Gate* gate = nullptr;
-  if (a.gate != nullptr) gate = static_cast<const Gate*>(a.gate) + b * a.gate_batch_stride + t * a.gate_row_stride;
-  float4 x[kPieces];
-#pragma unroll
-  for (int p = 0; p < kPieces; ++p) {
-    const int piece = p * kThreads + thread;
-    x[p] = float4{0, 0, 0, 0};
-    if (piece * 4 >= width) break;
-    x[p] = load_output<T>(a, b, t, piece * 4);
-    if (gate != nullptr && a.gate_before_norm) apply_silu(x[p], load_four(gate + piece * 4));
-    of_piece[piece] = squares(x[p]);
-  }
+  const int column = static_cast<int>(threadIdx.x) * 4;
   const auto of_norm = static_cast<int>(a.norm_size / 4);
-  if (of_norm > 0) {
-    __syncthreads();
-    for (int group = thread / 32; group < width / 4 / of_norm; group += kWarps) {
-      float sum = 0;
-      for (int piece = thread % 32; piece < of_norm; piece += 32) sum += of_piece[group * of_norm + piece];
-      sum = sum_of_warp(sum);
-      if (thread % 32 == 0) of_group[group] = rsqrtf(sum / static_cast<float>(a.norm_size) + a.epsilon);
-    }
-    __syncthreads();
-  }
-  auto* out = static_cast<Bfloat16*>(a.out) + std::int64_t{blockIdx.x} * width;
-#pragma unroll
-  for (int p = 0; p < kPieces; ++p) {
-    const int piece = p * kThreads + thread;
-    if (piece * 4 >= width) break;
+  int row = static_cast<int>(blockIdx.x) * kRowsOfBlock;
+  const int end = min(row + kRowsOfBlock, static_cast<int>(a.batch * a.length));
+  OutputColumns<T, Gate> columns(a, column, row);
+  float4 weight{1, 1, 1, 1};
+  if (of_norm > 0 && columns.active) weight = load_four(a.norm + column);
+  auto* out = static_cast<Bfloat16*>(a.out) + std::int64_t{row} * width + column;
+  OutputFour<T, Gate> next = columns.load();
+  for (; row < end; ++row, out += width) {
+    const OutputFour<T, Gate> four = next;
+    columns.step(a);
+    if (row + 1 < end) next = columns.load();
+    float4 x = columns.output(four);
+    if (columns.z != nullptr && a.gate_before_norm) apply_silu(x, four_of(four.z));
     if (of_norm > 0) {
-      const float4 weight = load_four(a.norm + piece * 4);
-      scale(x[p], of_group[piece / of_norm]);
-      x[p].x *= weight.x;
-      x[p].y *= weight.y;
-      x[p].z *= weight.z;
-      x[p].w *= weight.w;
+      float sum[1] = {squares(x)};
+      sum_of_norms(sum, of_norm, columns.active, sums[row % 2]);
+      scale(x, rsqrtf(sum[0] / static_cast<float>(a.norm_size) + a.epsilon));
+      x = times(x, weight);
     }
-    if (gate != nullptr && !a.gate_before_norm) apply_silu(x[p], load_four(gate + piece * 4));
-    *reinterpret_cast<uint2*>(out + piece * 4) = {narrow(x[p].x, x[p].y), narrow(x[p].z, x[p].w)};
+    if (columns.z != nullptr && !a.gate_before_norm) apply_silu(x, four_of(four.z));
+    if (columns.active) *reinterpret_cast<uint2*>(out) = {narrow(x.x, x.y), narrow(x.z, x.w)};
   }
 }
 
@@ -104,8 +87,8 @@ Status unit_heads(const UnitHeads& a, Stream stream) {
 Status linear_output(const LinearOutput& a, Stream stream) {
   if (!is_valid(a) || a.out == nullptr || !aligned_16(a.out)) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  const auto blocks = static_cast<unsigned>(a.batch * a.length);
-  const auto launch = [&](auto kernel) { kernel<<<blocks, kThreads, 0, stream>>>(a); };
+  const auto blocks = static_cast<unsigned>((a.batch * a.length + kRowsOfBlock - 1) / kRowsOfBlock);
+  const auto launch = [&](auto kernel) { kernel<<<blocks, output_threads(a), 0, stream>>>(a); };
   const bool wide_gate = a.gate_type == ElementType::float32;
   if (a.y_type == ElementType::float32) {
     launch(wide_gate ? linear_output_kernel<float, float> : linear_output_kernel<float, Bfloat16>);

@@ -14,6 +14,7 @@
 #include "backend/model/layer/torch/composed_linear_torch.h"
 #include "backend/model/layer/torch/fused/fused_linear_steps_torch.h"
 #include "backend/model/layer/torch/fused/fused_linear_torch.h"
+#include "backend/model/layer/torch/fused/fused_steps_torch.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/linear/delta_chunks.h"
 
@@ -560,8 +561,9 @@ TEST_F(CudaLinearChunks, GradientsOfHeadsOfLengthOne) {
   }
 }
 
-TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperations) {
-  const std::int64_t heads = 6, dim = 76, length = 70;
+/// @param dim  of a head: with 128 a group of a norm is whole warps' pieces, with 76 it is not
+void check_outputs(std::int64_t dim) {
+  const std::int64_t heads = 6, length = 70;
   const at::Tensor y = at::randn({2, heads, length, dim});
   const at::Tensor value = at::randn({2, length, heads * dim + 12}).slice(2, 8, 8 + heads * dim);
   const at::Tensor z = at::randn({2, length, heads * dim + 4}).slice(2, 0, heads * dim);
@@ -601,6 +603,36 @@ TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperation
             << "skip " << static_cast<int>(skip) << ", gate " << static_cast<int>(gate) << ", norm " << norm_size;
       }
     }
+  }
+}
+
+TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperations) {
+  check_outputs(76);
+  check_outputs(128);
+}
+
+TEST_F(CudaLinearChunks, GatesBesideTheNormAndTheirGradients) {
+  const at::Tensor rows = at::randn({300, 200}), weight = 1 + 0.1 * at::randn({200}),
+                   matrix = at::randn({10, 200}) / 14;
+  const at::Tensor of_normed = at::randn({300, 200}).to(at::kBFloat16).to(at::kFloat), of_gates = at::randn({300, 10});
+  std::vector<at::Tensor> expected = {rows.to(at::kDouble), weight.to(at::kDouble), matrix.to(at::kDouble)};
+  std::vector<at::Tensor> found = {rows.to(at::kCUDA), weight.to(at::kCUDA), matrix.to(at::kCUDA)};
+  for (std::vector<at::Tensor>* all : {&expected, &found}) {
+    for (at::Tensor& x : *all) x.requires_grad_();
+  }
+  const at::Tensor normed = expected[0] * (expected[0].square().mean(1, true) + 1e-6).rsqrt() * expected[1];
+  const at::Tensor gates = at::matmul(normed, expected[2].t());
+  const at::Tensor high = found[2].detach().to(at::kBFloat16);
+  const at::Tensor rest = (found[2].detach() - high).to(at::kBFloat16);
+  const NormedGates made = fused_norm_gates(found[0], found[1], 1e-6, found[2], at::cat({high, high}, 1), rest);
+  EXPECT_LE(largest_error(made.normed.detach(), normed.detach()), 4e-3);
+  EXPECT_LE(largest_error(made.gates.detach(), gates.detach()), 5e-5);
+  const auto expected_gradients =
+      torch::autograd::grad({normed, gates}, expected, {of_normed.to(at::kDouble), of_gates.to(at::kDouble)});
+  const auto gradients = torch::autograd::grad({made.normed, made.gates}, found,
+                                               {of_normed.to(at::kCUDA, at::kBFloat16), of_gates.to(at::kCUDA)});
+  for (std::size_t n = 0; n < gradients.size(); ++n) {
+    EXPECT_LE(largest_error(gradients[n], expected_gradients[n]), 1e-2) << n;
   }
 }
 

@@ -77,11 +77,15 @@ bool TorchLinearSteps::project(int layer) {
   const TorchLayer& weights = pass_.weights(layer);
   const at::Tensor in = pass_.mixer_input(layer);
   if (pass_.norms_by_kernel(in, weights.attention_norm)) {
-    const bool gated = weights.gates.size(0) > 0;
-    const NormedRows rows = fused_norm(in, weights.attention_norm, pass_.config().norm_epsilon, gated);
-    project_rows(layer, rows.half,
-                 gated ? composed_steps::affine(rows.full, weights.gates, weights.gates_bias)
-                       : at::empty({pass_.rows(), 0}, in.options().requires_grad(false)));
+    const double epsilon = pass_.config().norm_epsilon;
+    if (weights.gates.size(0) == 0) {
+      project_rows(layer, fused_norm(in, weights.attention_norm, epsilon),
+                   at::empty({pass_.rows(), 0}, in.options().requires_grad(false)));
+      return true;
+    }
+    const NormedGates rows =
+        fused_norm_gates(in, weights.attention_norm, epsilon, weights.gates, weights.gates_high, weights.gates_rest);
+    project_rows(layer, rows.normed, weights.gates_bias.defined() ? rows.gates + weights.gates_bias : rows.gates);
     return true;
   }
   const at::Tensor normed = pass_.norm(in, weights.attention_norm, weights.attention_norm_bias);

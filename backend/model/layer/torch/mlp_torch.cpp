@@ -26,8 +26,8 @@ bool by_kernels(const TorchPass& pass, int layer, const at::Tensor& rows) {
 /// [rows, I] bfloat16, what the MLP's last product reads.
 at::Tensor product_by_kernels(const TorchPass& pass, int layer, const at::Tensor& rows) {
   const TorchLayer& weights = pass.weights(layer);
-  const NormedRows normed = fused_norm(rows, weights.mlp_norm, pass.config().norm_epsilon, /*with_full=*/false);
-  return fused_swiglu(at::mm(normed.half, weights.mlp_in.t()));
+  const at::Tensor normed = fused_norm(rows, weights.mlp_norm, pass.config().norm_epsilon);
+  return fused_swiglu(at::mm(normed, weights.mlp_in.t()));
 }
 
 /// norm(x) of all rows, each mixed with that of the position before it (RWKV-7); the states take up that of the last.

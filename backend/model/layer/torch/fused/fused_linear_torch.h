@@ -13,7 +13,7 @@ namespace foxscope {
 /// Whether fused_linear_mixing takes them: on a GPU with matrices in bfloat16, heads that read queries and keys in the
 /// same groups and values of their own, widths that are multiples of 8 and keys' of at most 256, at least a chunk, and
 /// a decay a head, a channel or the delta rule. The last two are differentiated where the GPU has the shared memory:
-/// keys of 256 need 209 KB and 134 KB a block.
+/// keys of 256 need 204 KB and 134 KB a block.
 bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix);
 
 /// composed_linear_mixing on a GPU: products of bfloat16 with what stands between them fused (kernels/cuda), decays

@@ -22,50 +22,93 @@ void require(kernels::Status status, const char* what) {
   if (status != kernels::Status::ok) throw Error(std::string("the GPU refused ") + what + ": try --device cpu");
 }
 
+/// @param normed  [R, D] bfloat16, as rest, which may be undefined; rows may lie apart
+void norm_rows(const at::Tensor& rows, const at::Tensor& weight, double epsilon, const at::Tensor& normed,
+               const at::Tensor& rest) {
+  gpu::ResidualNorm call;
+  call.rows = rows.size(0);
+  call.width = rows.size(1);
+  call.residual = floats_of(rows);
+  call.weight = floats_of(weight);
+  call.epsilon = static_cast<float>(epsilon);
+  call.normed = memory_of(normed);
+  call.normed_rest = memory_of(rest);
+  call.normed_stride = normed.stride(0);
+  require(gpu::residual_norm(call, current_stream(rows.device())), "a norm");
+}
+
+struct RowsGradient {
+  at::Tensor rows;    ///< [R, D] float32
+  at::Tensor weight;  ///< [D]
+};
+
+/// @param grad_normed  [R, D] bfloat16, dense
+RowsGradient norm_rows_backward(const at::Tensor& rows, const at::Tensor& weight, double epsilon,
+                                const at::Tensor& grad_normed) {
+  const RowsGradient gradient{at::zeros_like(rows), at::zeros_like(weight)};
+  gpu::ResidualNormGradient call;
+  call.rows = rows.size(0);
+  call.width = rows.size(1);
+  call.residual = floats_of(rows);
+  call.weight = floats_of(weight);
+  call.epsilon = static_cast<float>(epsilon);
+  call.normed_gradient = memory_of(grad_normed);
+  call.residual_gradient = floats_of(gradient.rows);
+  call.weight_gradient = floats_of(gradient.weight);
+  const at::Tensor workspace =
+      at::empty({static_cast<std::int64_t>(gpu::workspace_bytes(call))}, rows.options().dtype(at::kByte));
+  call.workspace = memory_of(workspace);
+  require(gpu::residual_norm_gradient(call, current_stream(rows.device())), "the gradient of a norm");
+  return gradient;
+}
+
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& weight,
-                               double epsilon, bool with_full) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& weight,
+                            double epsilon) {
     context->save_for_backward({rows, weight});
     context->saved_data["epsilon"] = epsilon;
-    const at::TensorOptions floats = rows.options().requires_grad(false);
-    at::Tensor half = at::empty(rows.sizes(), floats.dtype(at::kBFloat16));
-    at::Tensor full = at::empty(with_full ? rows.sizes().vec() : std::vector<std::int64_t>{0}, floats);
-    gpu::ResidualNorm call;
-    call.rows = rows.size(0);
-    call.width = rows.size(1);
-    call.residual = floats_of(rows);
-    call.weight = floats_of(weight);
-    call.epsilon = static_cast<float>(epsilon);
-    call.normed = memory_of(half);
-    if (with_full) call.normed_float32 = floats_of(full);
-    require(gpu::residual_norm(call, current_stream(rows.device())), "a norm");
-    return {half, full};
+    at::Tensor normed = at::empty(rows.sizes(), rows.options().requires_grad(false).dtype(at::kBFloat16));
+    norm_rows(rows, weight, epsilon, normed, at::Tensor());
+    return normed;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& rows = saved[0];
-    const CurrentDevice current(rows.device());
-    at::Tensor grad_normed = gradients[0].contiguous();
-    if (gradients[1].numel() > 0) grad_normed = gradients[1] + grad_normed;
-    const at::Tensor grad_rows = at::zeros_like(rows);
-    const at::Tensor grad_weight = at::zeros_like(saved[1]);
-    gpu::ResidualNormGradient call;
-    call.rows = rows.size(0);
-    call.width = rows.size(1);
-    call.residual = floats_of(rows);
-    call.weight = floats_of(saved[1]);
-    call.epsilon = static_cast<float>(context->saved_data["epsilon"].toDouble());
-    call.normed_gradient = memory_of(grad_normed);
-    call.normed_gradient_type =
-        grad_normed.scalar_type() == at::kFloat ? gpu::ElementType::float32 : gpu::ElementType::bfloat16;
-    call.residual_gradient = floats_of(grad_rows);
-    call.weight_gradient = floats_of(grad_weight);
-    const at::Tensor workspace =
-        at::empty({static_cast<std::int64_t>(gpu::workspace_bytes(call))}, rows.options().dtype(at::kByte));
-    call.workspace = memory_of(workspace);
-    require(gpu::residual_norm_gradient(call, current_stream(rows.device())), "the gradient of a norm");
-    return {grad_rows, grad_weight, at::Tensor(), at::Tensor()};
+    const CurrentDevice current(saved[0].device());
+    const RowsGradient gradient =
+        norm_rows_backward(saved[0], saved[1], context->saved_data["epsilon"].toDouble(), gradients[0].contiguous());
+    return {gradient.rows, gradient.weight, at::Tensor()};
+  }
+};
+
+/// W in two parts, which autograd is not to look at.
+struct SplitMatrix {
+  at::Tensor high, rest;
+};
+
+struct NormGatesFunction : torch::autograd::Function<NormGatesFunction> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& weight,
+                               double epsilon, const at::Tensor& matrix, const SplitMatrix& split) {
+    const at::Tensor pair =
+        at::empty({rows.size(0), 2, rows.size(1)}, rows.options().requires_grad(false).dtype(at::kBFloat16));
+    const at::Tensor normed = pair.select(1, 0);
+    norm_rows(rows, weight, epsilon, normed, pair.select(1, 1));
+    at::Tensor gates = at::mm(pair.flatten(1), split.high.t(), at::kFloat);
+    at::addmm_out(gates, gates, normed, split.rest.t(), at::kFloat);
+    context->save_for_backward({rows, weight, pair, matrix});
+    context->saved_data["epsilon"] = epsilon;
+    return {normed, gates};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const CurrentDevice current(saved[0].device());
+    const at::Tensor grad_gates = gradients[1].to(at::kBFloat16).contiguous();
+    const at::Tensor grad_normed = at::addmm(gradients[0], grad_gates, saved[3].to(at::kBFloat16));
+    const RowsGradient gradient =
+        norm_rows_backward(saved[0], saved[1], context->saved_data["epsilon"].toDouble(), grad_normed.contiguous());
+    return {gradient.rows, gradient.weight, at::Tensor(), at::mm(grad_gates.t(), saved[2].select(1, 0), at::kFloat),
+            at::Tensor()};
   }
 };
 
@@ -106,9 +149,14 @@ bool fused_norm_takes(const at::Tensor& rows, const at::Tensor& weight, at::Scal
          rows.is_contiguous() && rows.size(1) <= kMostWidth && weight.defined() && gpu::is_available();
 }
 
-NormedRows fused_norm(const at::Tensor& rows, const at::Tensor& weight, double epsilon, bool with_full) {
-  const variable_list made = NormFunction::apply(rows, weight, epsilon, with_full);
-  return {made[0], with_full ? made[1] : at::Tensor()};
+at::Tensor fused_norm(const at::Tensor& rows, const at::Tensor& weight, double epsilon) {
+  return NormFunction::apply(rows, weight, epsilon);
+}
+
+NormedGates fused_norm_gates(const at::Tensor& rows, const at::Tensor& weight, double epsilon, const at::Tensor& matrix,
+                             const at::Tensor& high, const at::Tensor& rest) {
+  const variable_list made = NormGatesFunction::apply(rows, weight, epsilon, matrix, SplitMatrix{high, rest});
+  return {made[0], made[1]};
 }
 
 at::Tensor fused_swiglu(const at::Tensor& wide) { return SwiGluFunction::apply(wide); }

@@ -9,16 +9,22 @@ namespace foxscope {
 /// @param matrix  the dtype of matrices
 bool fused_norm_takes(const at::Tensor& rows, const at::Tensor& weight, at::ScalarType matrix);
 
-struct NormedRows {
-  at::Tensor half;  ///< [R, D] bfloat16
-  at::Tensor full;  ///< [R, D] float32; undefined where it is not wanted
+/// n = x / sqrt(mean(x^2) + epsilon) * weight, one kernel each way.
+/// @param rows  [R, D] float32
+/// @returns [R, D] bfloat16
+/// @pre fused_norm_takes
+at::Tensor fused_norm(const at::Tensor& rows, const at::Tensor& weight, double epsilon);
+
+struct NormedGates {
+  at::Tensor normed;  ///< [R, D] bfloat16, rows may lie apart
+  at::Tensor gates;   ///< [R, G] float32, n W^T up to 2^-17 of each product
 };
 
-/// x / sqrt(mean(x^2) + epsilon) * weight, one kernel each way.
-/// @param rows       [R, D] float32
-/// @param with_full  whether it is wanted in float32 as well
-/// @pre fused_norm_takes
-NormedRows fused_norm(const at::Tensor& rows, const at::Tensor& weight, double epsilon, bool with_full);
+/// The same with what gates are made of. Going back, the gradient by gates is rounded to bfloat16.
+/// @param weight  the norm's
+/// @param matrix, high, rest  TorchLayer's gates W, gates_high, gates_rest; the gradient is by W
+NormedGates fused_norm_gates(const at::Tensor& rows, const at::Tensor& weight, double epsilon, const at::Tensor& matrix,
+                             const at::Tensor& high, const at::Tensor& rest);
 
 /// silu(g) u of wide = [g, u], one kernel each way.
 /// @param wide  [R, 2 I] bfloat16 on a GPU, dense
