@@ -182,7 +182,7 @@ class ScatterTest(AnswersTest):
         out = self.folder / "x.pdf"
         self.fails(2, ["there is no such statistic", "did you mean rate_decay_time?", "foxscope heads --csv"], "figure",
                    "scatter", heads, "--x", "rate_decay_tim", "-o", out)
-        self.fails(2, "--colour-by shape: use label or layer", "figure", "scatter", heads, "--colour-by", "shape", "-o", out)
+        self.fails(2, ["--colour-by shape: there is no such statistic", "label and layer are known too"], "figure", "scatter", heads, "--colour-by", "shape", "-o", out)
         self.fails(2, "--names 21: use a number from 0 to 20", "figure", "scatter", heads, "--names", 21, "-o", out)
         # A model without gates has no decay time, and is drawn by its attention.
         self.numbers("scatter", heads, "--model", "transformer-pro-12m")
