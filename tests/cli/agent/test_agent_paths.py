@@ -274,7 +274,7 @@ class Weights(ThroughAFastPipe):
             send({"id": 1, "do": "weights", "path": str(model)})
             return receive()["answer"]
 
-        send({"foxscope_agent": 3, "program": "test", "version": "1"})
+        send({"foxscope_agent": 4, "program": "test", "version": "1"})
         self.assertIn("weights", receive()["offers"])
         first = checksum()
         told = json.loads(self.done("info", model, "--checksum", "--json"))["weights_sha256"]
