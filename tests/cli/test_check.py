@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -382,6 +383,57 @@ class SchemaTest(CommandLineTest):
         self.assertEqual(len(found(self, hybrid)), 1)
         self.assertIn("  not looked at, as the mixer is not known: layer 1\n",
                       self.foxscope("check", hybrid).stdout.decode())
+
+    def test_advice_about_parts_of_hdf5_that_are_not_read_helps(self):
+        def lay(name, **options):
+            def change(file):
+                data = file[name][...] if name in file else None
+                del file[name]
+                file.create_dataset(name, data=data.astype(options.pop("dtype", data.dtype)), **options)
+
+            return change
+
+        def link(file):
+            file.move("models/mine/tokens", "elsewhere")
+            file["models/mine/tokens"] = h5py.SoftLink("/elsewhere")
+
+        def named(file):
+            data = file[c][...]
+            file["type"] = data.dtype
+            del file[c]
+            file.create_dataset(c, data=data, dtype=file["type"])
+
+        def outside(file):
+            data = file[c][...]
+            data.tofile(self.folder / "c.bin")
+            del file[c]
+            file.create_dataset(c, data.shape, data.dtype, external=[(str(self.folder / "c.bin"), 0, data.nbytes)])
+
+        c, query = "models/mine/layers/00/cumulative_log_gate", "models/mine/layers/00/query"
+        helped = 0
+        for name, change in [(c, lay(c, chunks=(4, 60), fletcher32=True)), (c, lay(c, compression="lzf")),
+                             (c, lay(c, dtype=">f8")), ("models/mine/tokens/id", lay("models/mine/tokens/id", dtype=">i4")),
+                             (query, lay(query, chunks=(1, 60, 8))), ("models/mine/tokens", link), (c, named), (c, outside)]:
+            path, whole = write_run(self.folder / "odd.h5"), self.folder / "whole.h5"
+            with h5py.File(path, "r+") as file:
+                change(file)
+            [(place, there)] = [(place, there) for place, _, there in found(self, path) if "`" in there]
+            with self.subTest(there):
+                self.assertEqual(place, f"/{name}")
+                advice = there.split("`")[1]
+                if advice.startswith("h5repack"):
+                    tool = shutil.which("h5repack")
+                    if tool is None:
+                        continue
+                    words = [{"h5repack": tool, "IN": path, "OUT": whole}.get(word, word) for word in advice.split()]
+                    subprocess.run(words, check=True)
+                else:
+                    shutil.copy(path, whole)
+                    with h5py.File(whole, "r+") as file:
+                        exec(advice, {"f": file, "name": name})
+                self.assertEqual(found(self, whole), [])
+                helped += 1
+        self.assertGreaterEqual(helped, 5)
 
     def test_links_in_circles_and_elsewhere(self):
         path = write_run(self.folder / "links.h5", layers=3)
