@@ -280,7 +280,8 @@ class SchemaWalk {
     walk_attributes(model, into.info);
     walk_tokens(model, into);
     const std::optional<Hdf5Object> layers = find(model, "layers");
-    if (into.info.length == 0 || !read_sizes(model, layers, into.info)) return;
+    if (into.info.length == 0 || !read_sizes(model, layers, into)) return;
+    into.looked_at = true;
     std::map<std::string, MemberNames> groups = {{"", {"tokens", "axes", "layers"}}};
     for (const ArraySpec& spec : kTraceArrays) {
       if (spec.repeat == Repeat::layers) continue;
@@ -330,16 +331,18 @@ class SchemaWalk {
     const std::optional<Hdf5Object> group = find(model, "tokens");
     if (!group) return add(Kind::broken, model.path() + "/tokens", "a group with id and input_id", kAbsent);
     note_unknown(*group, {"id", "input_id", "byte_start", "byte_end", "string"});
-    const std::optional<Hdf5Object> id = find(*group, "id");
-    if (!id) return add(Kind::broken, group->path() + "/id", "int32 [L]", kAbsent);
-    attempt(id->path(), "int32 [L]", [&] {
-      const Hdf5Dataset dataset(*id);
-      if (dataset.type().element != Element::int32 || dataset.dims().size() != 1 || dataset.count() == 0) {
-        throw Error(dataset.form());
-      }
-      dataset.require_list();
-      into.info.length = static_cast<std::int64_t>(dataset.count());
-    });
+    if (const std::optional<Hdf5Object> id = find(*group, "id")) {
+      attempt(id->path(), "int32 [L]", [&] {
+        const Hdf5Dataset dataset(*id);
+        if (dataset.type().element != Element::int32 || dataset.dims().size() != 1 || dataset.count() == 0) {
+          throw Error(dataset.form());
+        }
+        dataset.require_list();
+      });
+    } else {
+      add(Kind::broken, group->path() + "/id", "int32 [L]", kAbsent);
+    }
+    into.info.length = length_of(*group);
     if (into.info.length == 0) return;
     read_column<std::int32_t>(*group, "input_id", Element::int32, into.info.length, /*required=*/true);
     const auto starts = read_column<std::int64_t>(*group, "byte_start", Element::int64, into.info.length);
@@ -360,6 +363,22 @@ class SchemaWalk {
         if (find_invalid_utf8(word)) throw Error("bytes that are not UTF-8");
       }
     });
+  }
+
+  /// How many tokens there are by the first of their columns that is a list of numbers, right or not; 0 if none is.
+  static std::int64_t length_of(const Hdf5Object& tokens) {
+    for (const char* name : {"id", "input_id"}) {
+      try {
+        const std::optional<Hdf5Object> object = tokens.find(name);
+        if (!object) continue;
+        const Hdf5Dataset dataset(*object);
+        dataset.require_list();
+        if (dataset.dims().size() == 1 && dataset.count() > 0) return static_cast<std::int64_t>(dataset.count());
+      } catch (const Error&) {
+        continue;  // it is told of where it is held against the schema
+      }
+    }
+    return 0;
   }
 
   template <typename T>
@@ -395,34 +414,43 @@ class SchemaWalk {
     }
   }
 
+  /// Takes sizes of attributes, and where these are missing or wrong those of most arrays.
   /// @returns whether arrays can be held against the sizes
-  bool read_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
+  bool read_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, SchemaModel& into) {
+    TraceInfo& info = into.info;
     const std::string& path = model.path();
-    if (!attempt(path + "/layers", "a group for each layer", [&] { fill_sizes(model, layers, info); })) return false;
+    if (layers) {
+      info.layers = static_cast<int>(std::min<std::size_t>(names_of(*layers).size(), kMostLayers));
+    } else {
+      attempt(path, "arrays that give sizes", [&] { fill_sizes(model, layers, info); });
+    }
     info.layers = static_cast<int>(integer_attribute(model, "layers", 1, kMostLayers).value_or(info.layers));
-    info.heads = static_cast<int>(integer_attribute(model, "heads", 1, kMostHeads).value_or(info.heads));
-    info.key_heads = std::max(1, info.key_heads);
-    info.key_heads = static_cast<int>(integer_attribute(model, "key_heads", 1, kMostHeads).value_or(info.key_heads));
-    info.head_dim = static_cast<int>(integer_attribute(model, "head_dim", 0, kMostHeads).value_or(info.head_dim));
-    bool described = attempt(path + "@mixers", "a mixer with its sizes for each layer", [&] {
-      read_mixers(model, heap_, info);
-      read_attention(model, info);
-    });
+    read_mixers_of(model, layers, into);
+    const ExtentCounts counts = layers && info.mixers.empty() ? count_extents(*layers, info) : ExtentCounts();
+    const int heads = size_of_attribute(model, "heads", 1, counts.heads, info.heads);
+    const int key_heads = std::max(1, size_of_attribute(model, "key_heads", 1, counts.key_heads, info.key_heads));
+    const int head_dim = size_of_attribute(model, "head_dim", 0, counts.head_dim, info.head_dim);
+    if (info.mixers.empty()) {
+      info.heads = heads;
+      info.key_heads = key_heads;
+      info.head_dim = head_dim;
+    }
+    attempt(path, "windows and a cap of logits", [&] { read_attention(model, info); });
     if (info.layers < 1 || info.heads < 1) {
-      add(Kind::broken, path + "@heads", "the number of heads, of the model or of an array of layer 00", kAbsent);
+      add(Kind::broken, path + "@heads", "the number of heads, of the model or of its arrays", kAbsent);
       return false;
     }
-    if (described && info.mixers.empty() && info.heads % info.key_heads != 0) {
+    if (info.mixers.empty() && info.heads % info.key_heads != 0) {
       add(Kind::broken, path + "@key_heads", fmt::format("a divisor of {} heads", info.heads),
           fmt::format("{}", info.key_heads));
-      described = false;
+      info.key_heads = info.heads;
     }
     if (!fits_heads(*file_, info.layers, info.heads)) {
       add(Kind::broken, path, fmt::format("as many heads as a file of {} bytes can have", file_->size()),
           fmt::format("{} layers of {}", info.layers, info.heads));
       return false;
     }
-    for (int layer = 0; described && schema_ < kMixerSchema && layer < info.layers; ++layer) {
+    for (int layer = 0; schema_ < kMixerSchema && layer < info.layers; ++layer) {
       if (info.mixer(layer).has_softmax()) continue;
       add(Kind::broken, "/@foxscope_schema", fmt::format("{}, as there are linear mixers", kMixerSchema),
           fmt::format("{}", schema_));
@@ -430,7 +458,81 @@ class SchemaWalk {
     }
     const std::optional<double> scale = real_attribute(model, "softmax_scale");
     info.softmax_scale = static_cast<float>(scale.value_or(usual_scale(info)));
-    return described;
+    return true;
+  }
+
+  /// Mixers of layers. Layers without a word about theirs, if all are, are held against softmax attention; others whose
+  /// mixer is not known may have any arrays.
+  void read_mixers_of(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, SchemaModel& into) {
+    constexpr const char* kExpected = "a mixer with its sizes for each layer";
+    std::vector<int> faulty;
+    attempt(model.path() + "@mixers", kExpected, [&] {
+      read_mixers(model, heap_, into.info, [&](int layer, const Error& error) {
+        if (faulty.empty()) add(Kind::broken, model.path() + "@mixers", kExpected, reason_of(error, model.path()));
+        faulty.push_back(layer);
+      });
+    });
+    const bool none = std::ssize(faulty) == into.info.layers;
+    for (const int layer : faulty) {
+      if (!none || names_mixer(layers, layer)) into.not_looked_at.push_back(layer);
+    }
+  }
+
+  static bool names_mixer(const std::optional<Hdf5Object>& layers, int layer) {
+    try {
+      const auto group = layers ? layers->find(fmt::format("{:02}", layer)) : std::nullopt;
+      return group && group->has_attribute("mixer");
+    } catch (const Error&) {
+      return true;
+    }
+  }
+
+  /// How many arrays of softmax attention have an extent.
+  struct ExtentCounts {
+    std::map<int, int> heads;
+    std::map<int, int> key_heads;
+    std::map<int, int> head_dim;
+  };
+
+  static ExtentCounts count_extents(const Hdf5Object& layers, const TraceInfo& info) {
+    ExtentCounts counts;
+    const auto count = [&](const ArraySpec& spec, const Hdf5Dataset& dataset) {
+      if (dataset.dims().size() != spec.axes.size()) return;
+      for (std::size_t n = 0; n < spec.axes.size(); ++n) {
+        const Axis axis = spec.axes.begin()[n];
+        const auto extent = static_cast<int>(std::min<std::uint64_t>(dataset.dims()[n], kMostHeads));
+        if (axis == Axis::head || axis == Axis::query_head) ++counts.heads[extent];
+        if (axis == Axis::key_head) ++counts.key_heads[extent];
+        if (axis == Axis::channel) ++counts.head_dim[extent];
+      }
+    };
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (const ArraySpec& spec : kTraceArrays) {
+        if (spec.repeat != Repeat::layers || !belongs_to(spec, LayerMixer())) continue;
+        try {
+          const std::optional<Hdf5Object> group = layers.find(fmt::format("{:02}", layer));
+          if (!group) break;
+          if (const auto object = group->find(name_of(spec))) count(spec, Hdf5Dataset(*object));
+        } catch (const Error&) {
+          continue;  // it is told of where it is held against the schema
+        }
+      }
+    }
+    return counts;
+  }
+
+  /// A size by its attribute, if an array has it or no array says otherwise; else the size of most arrays.
+  int size_of_attribute(const Hdf5Object& model, const char* name, std::int64_t least, const std::map<int, int>& counts,
+                        int otherwise) {
+    const auto most = std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
+    const int found = most == counts.end() ? otherwise : most->first;
+    const std::optional<std::int64_t> value = integer_attribute(model, name, least, kMostHeads);
+    if (!value) return found;
+    const int size = static_cast<int>(*value);
+    if (counts.empty() || counts.contains(size)) return size;
+    add(Kind::broken, fmt::format("{}@{}", model.path(), name), fmt::format("{}, as its arrays have", found),
+        fmt::format("{}", size));
+    return found;
   }
 
   void note_scale(const Hdf5Object& model, const SchemaModel& into) {
@@ -477,7 +579,7 @@ class SchemaWalk {
         add(Kind::broken, path, fmt::format("a group, as there are {} layers", into.info.layers), kAbsent);
         continue;
       }
-      if (!attempt(path, "a group of its own", [&] { account_.take(*group); })) continue;
+      if (!attempt(path, "a group of its own", [&] { account_.take(*group); }) || is_passed_over(into, layer)) continue;
       note_unknown(*group, arrays);
       for (const ArraySpec& spec : kTraceArrays) {
         if (spec.repeat != Repeat::layers) continue;
@@ -485,6 +587,10 @@ class SchemaWalk {
       }
     }
     check_stored(model, into);
+  }
+
+  static bool is_passed_over(const SchemaModel& model, int layer) {
+    return std::ranges::binary_search(model.not_looked_at, layer);
   }
 
   /// Queries and keys, and values, are there for every layer or for none.
@@ -495,6 +601,7 @@ class SchemaWalk {
           into.present, [&](const auto& array) { return std::ranges::find(together, array.first) != together.end(); });
       for (int layer = 0; any && layer < into.info.layers; ++layer) {
         for (const TraceArray array : together) {
+          if (is_passed_over(into, layer)) continue;
           const ArraySpec& spec = spec_of(array);
           if (!belongs_to(spec, into.info.mixer(layer)) || into.present.contains({array, layer})) continue;
           if (seen_.contains(fmt::format("{}/{}", model.path(), path_of(spec, layer)))) continue;
