@@ -355,10 +355,12 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
   }
 }
 
-/// Passes words of other machines on to the console, and removes copies of their files with the command.
+/// Passes words of other machines on to the console, and removes copies of their files with the command; first those
+/// of commands that were killed.
 class RemoteEnds {
  public:
   explicit RemoteEnds(Console& console) {
+    agent::remove_left_copies();
     agent::Remote::listen([&console](std::string_view line) { console.note(line); });
   }
   ~RemoteEnds() {

@@ -22,6 +22,7 @@
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/page/pdf_metadata.h"
+#include "backend/agent/remote_path.h"
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
 
@@ -243,7 +244,9 @@ std::vector<std::string> filesOf(const figure::FigurePart& part, const SpecArgum
   if (part.files.empty()) return given.files;
   const std::filesystem::path folder = std::filesystem::path(given.spec).parent_path();
   std::vector<std::string> files;
-  for (const std::string& file : part.files) files.push_back((folder / file).string());
+  for (const std::string& file : part.files) {
+    files.push_back(agent::is_remote(file) ? file : (folder / file).string());
+  }
   return files;
 }
 
