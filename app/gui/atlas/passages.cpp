@@ -95,13 +95,16 @@ class PassageReader {
       const std::int64_t first = block * kBlock;
       at->second =
           m_model.reader->windows(m_model.index, first, std::min(kBlock, std::ssize(m_facts.windows->tokens) - first));
+      // The last token of a window is read by no position of it, and may be read by none at all: it has no text then.
+      for (std::vector<std::int32_t>& ids : at->second) {
+        if (!ids.empty() && !m_facts.token_string.empty() && placeOf(ids.back()) < 0) ids.pop_back();
+      }
     }
     return at->second[index_of(number % kBlock)];
   }
 
   [[nodiscard]] std::string bytesOf(std::int32_t id) const {
     const std::int32_t place = placeOf(id);
-    // The last token of a window may be read by no position.
     if (place < 0 || m_facts.token_string.empty()) return "⟨" + std::to_string(id) + "⟩";
     return m_facts.token_string[index_of(place)];
   }

@@ -110,6 +110,25 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "--holding xyzzy: no passage of 6:3 holds it: choose another text", "passages", "--head", "6:3",
                      "--holding", "xyzzy")
 
+    def test_a_last_token_without_text_is_left_out(self):
+        """No position reads a window's last token, so the file may have no text of it: its id is no text."""
+        atlas = self.folder / "ends.h5"
+        words = "one two three four five six seven eight nine ten red green blue black white brown house garden river stone"
+        self.done("eval", "atlas", "--model", FOX, "--corpus", self.write("ends.txt", words), "--length", 8, "--windows", 2,
+                  "--rows", 0, "--passages", 4, "-o", atlas)
+        with h5py.File(atlas) as file:
+            tokens = next(iter(file["models"].values()))["tokens"]
+            strings = dict(zip(tokens["id"][()], tokens["string"].asstr()[()]))
+            ids = [window[window >= 0] for window in file["windows/token_id"][()]]
+        self.assertTrue(any(window[-1] not in strings for window in ids))
+        path = self.folder / "ends.pdf"
+        self.done("figure", "passages", atlas, "--head", "0:0", "--kind", "all", "-o", path)
+        drawn = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+        self.assertNotIn("\u27e8", drawn)
+        # The token before it stands there.
+        for window in ids:
+            self.assertIn(strings[window[-2]].strip(), drawn)
+
     def test_tokens_that_hold_a_text(self):
         rows = self.numbers("tokens", "--head", "5:2", "--by", "resets", "--holding", "HE", "--fewest", 1, "--count", 60)
         with h5py.File(self.atlas()) as file:

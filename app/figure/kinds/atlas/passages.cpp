@@ -62,17 +62,20 @@ class WindowWords {
  public:
   explicit WindowWords(const AtlasModel& model) : model_(model), tokens_(atlas_tokens(model.sums)) {}
 
-  /// The tokens that the positions [begin, end) of a window read; what the window does not have is left out. A
-  /// character of several tokens stands at the last of them.
+  /// The tokens that the positions [begin, end) of a window read; what the window does not have is left out, and its
+  /// last token where the atlas has no text of it. A character of several tokens stands at the last of them.
   [[nodiscard]] std::vector<ConcordancePanel::Piece> pieces(std::int64_t window, std::int64_t begin,
                                                             std::int64_t end) const {
     const EvaluatedWindows& windows = *model_.windows;
-    const std::int64_t last = std::min(end, windows.tokens[index_of(window)] + 1);
+    const std::int64_t tokens = windows.tokens[index_of(window)];
+    // The last token of a window is read by no position of it, and may be read by none at all.
+    const bool known = tokens == 0 || model_.token_strings.empty() || placeOf(tokenAt(window, tokens)) != tokens_.end();
+    const std::int64_t last = std::min(end, tokens + (known ? 1 : 0));
     std::vector<ConcordancePanel::Piece> pieces;
     constexpr std::size_t kLongestCharacter = 4;
     std::string bytes;
     for (std::int64_t position = std::max<std::int64_t>(1, begin); position < last; ++position) {
-      bytes += word(windows.token_id[index_of(window * windows.length + position - 1)]);
+      bytes += word(tokenAt(window, position));
       const bool open = find_invalid_utf8(bytes) && bytes.size() < kLongestCharacter && position + 1 < last;
       pieces.push_back({open ? QString() : onOneLine(tokenText(bytes, Whitespace::asIs))});
       if (!open) bytes.clear();
@@ -90,9 +93,20 @@ class WindowWords {
   }
 
  private:
-  [[nodiscard]] std::string word(std::int32_t id) const {
+  /// What a position reads, from 1 to the number of the window's tokens.
+  [[nodiscard]] std::int32_t tokenAt(std::int64_t window, std::int64_t position) const {
+    return model_.windows->token_id[index_of(window * model_.windows->length + position - 1)];
+  }
+
+  /// The token among those that were read; their end for one that was not.
+  [[nodiscard]] std::vector<std::int32_t>::const_iterator placeOf(std::int32_t id) const {
     const auto found = std::ranges::lower_bound(tokens_, id);
-    const bool known = found != tokens_.end() && *found == id && !model_.token_strings.empty();
+    return found != tokens_.end() && *found == id ? found : tokens_.end();
+  }
+
+  [[nodiscard]] std::string word(std::int32_t id) const {
+    const auto found = placeOf(id);
+    const bool known = found != tokens_.end() && !model_.token_strings.empty();
     return known ? model_.token_strings[index_of(found - tokens_.begin())] : fmt::format("⟨{}⟩", id);
   }
 
