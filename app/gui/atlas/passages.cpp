@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "app/figure/token_text.h"
 #include "backend/base/index.h"
 #include "backend/text/tokenizer.h"
 
@@ -115,28 +116,14 @@ class PassageReader {
   std::map<std::int64_t, std::vector<std::vector<std::int32_t>>> m_blocks;
 };
 
-/// Marks every piece that holds a part of a phrase, whatever its case, and makes the occurrence nearest to the place
-/// the middle of the row.
+/// Marks every piece that holds a part of a phrase, and makes the occurrence nearest to the place the row's middle.
 void markFound(PassageRow& row, const QString& phrase) {
   const auto place = std::ranges::find(row.pieces, true, &PassagePiece::marked) - row.pieces.begin();
-  row.middle = index_of(place);
-  if (phrase.isEmpty()) return;
-  std::vector<std::ptrdiff_t> pieceAt;  // of each character
-  for (std::ptrdiff_t n = 0; n < std::ssize(row.pieces); ++n) {
-    pieceAt.insert(pieceAt.end(), index_of(row.pieces[index_of(n)].text.size()), n);
-  }
-  const QString text = row.text();
-  std::ptrdiff_t nearest = std::ssize(row.pieces);
-  for (auto at = text.indexOf(phrase, 0, Qt::CaseInsensitive); at >= 0;
-       at = text.indexOf(phrase, at + 1, Qt::CaseInsensitive)) {
-    const std::ptrdiff_t first = pieceAt[index_of(at)];
-    const std::ptrdiff_t last = pieceAt[index_of(at + phrase.size() - 1)];
-    for (std::ptrdiff_t n = first; n <= last; ++n) row.pieces[index_of(n)].found = true;
-    const std::ptrdiff_t middle = std::clamp(place, first, last);
-    if (std::abs(middle - place) >= nearest) continue;
-    nearest = std::abs(middle - place);
-    row.middle = index_of(middle);
-  }
+  QStringList texts;
+  for (const PassagePiece& piece : row.pieces) texts += piece.text;
+  const figure::FoundPhrase found = figure::findPhrase(texts, phrase, index_of(place));
+  row.middle = found.middle;
+  for (std::size_t n = 0; n < row.pieces.size(); ++n) row.pieces[n].found = found.found[n];
 }
 
 }  // namespace
