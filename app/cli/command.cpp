@@ -246,7 +246,12 @@ bool takesPath(const CLI::Option& option) {
 }
 
 std::string valueWithoutFolder(const CLI::Option& option, const std::string& value) {
-  if (option.get_type_name().find("DIR") != std::string::npos) return modelWithoutFolder(value);
+  const std::string type = option.get_type_name();
+  if (type.find("DIR") != std::string::npos) return modelWithoutFolder(value);
+  if (type.starts_with("[NAME=]")) {
+    const NamedModel file = parseNamedFile(value);
+    if (!file.name.empty()) return file.name + '=' + without_folder(file.path);
+  }
   const std::string name = without_folder(value);
   return name != value && name.starts_with('-') ? "./" + name : name;
 }

@@ -276,8 +276,11 @@ int RemoteCommand::runHere(const CommandContext& context,
           runs ? "name a model there too, so that the command runs there, or " : ""));
     }
     if (facts.holds == "runs") {
-      throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
-                                   fmt::join(kReadFromAfar, ", "), m_parsed.command));
+      throw UsageError(
+          fmt::format("{}: run files on another machine are read by {} and check: {} reads one that is here: copy the "
+                      "file to this machine, or log in to {} and start {} there",
+                      url, fmt::join(kReadFromAfar, ", "), m_parsed.command, agent::parse_remote_path(url).host.words(),
+                      m_parsed.command));
     }
     const std::filesystem::path copy = agent::file_here(url, context.job());
     if (copy.empty()) return kInterrupted;

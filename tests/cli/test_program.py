@@ -110,7 +110,9 @@ class UsageTest(CommandLineTest):
                                                                  "one: see foxscope eval --help"),
                                  (["eval", "decay"], "foxscope figure decay is another one: see foxscope eval --help"),
                                  (["sweep"], "did you mean foxscope eval sweep or foxscope figure sweep? else see foxscope"),
-                                 (["heads", "a.h5", "b.h5"], "b.h5: was not expected: see foxscope heads --help")]:
+                                 (["heads", "a.h5", "b.h5"], "b.h5: was not expected: this command takes one file: see "
+                                                            "foxscope heads --help"),
+                                 (["map", "a.h5", "b.h5"], "b.h5: was not expected: this command takes one file: see")]:
             with self.subTest(arguments):
                 self.fails(2, words, *arguments)
 

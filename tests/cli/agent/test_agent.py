@@ -128,8 +128,8 @@ class ThroughSsh(AgentTest):
         self.assertEqual(self.there("info", url).replace(url, str(FOX)), self.done("info", FOX))
         run = self.two_runs()
         self.assertEqual(self.there("check", self.server.url(run)), self.done("check", run))
-        self.fails(2, ["run files on another machine are read by info, map"], "eval", "import", self.server.url(run),
-                   "-o", self.folder / "x.h5", environment=self.server.environment)
+        self.fails(2, ["run files on another machine are read by info, map", "and check: eval reads one that is here: copy the file"],
+                   "eval", "import", self.server.url(run), "-o", self.folder / "x.h5", environment=self.server.environment)
 
     def test_an_output_there_is_written_there(self):
         run = self.two_runs()

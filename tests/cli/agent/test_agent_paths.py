@@ -83,7 +83,7 @@ class CommandLines(ThroughAFastPipe):
         self.assertEqual(self.done("compare", f"ssh://box{one}", f"ssh://crate{two}", environment=other), expected)
         answer = json.loads(self.done("compare", "--json", one, f"ssh://box{two}", environment=self.fast))
         self.assertEqual(answer["path"], [str(one), f"ssh://box{two}"])
-        self.refused(["another file has a model fox-pro-12m too", "NAME=DIR"], "compare", one, f"ssh://box{both}")
+        self.refused(["another file has a model fox-pro-12m too", "name it, as in fox-pro-12m-2=ssh://box"], "compare", one, f"ssh://box{both}")
 
 
 class Names(ThroughAFastPipe):
