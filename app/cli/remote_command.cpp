@@ -405,14 +405,17 @@ int RemoteCommand::runThere(const CommandContext& context) {
       Console::write(names.in_place(message.parts.front().text()));
     }
   };
+  // No file is written here before it is fetched.
+  std::optional<HeldOutput> held;
+  if (!outputs.empty()) held.emplace();
   const auto answer = remote->ask(request, context.job(), agent::Again::never, show);
   context.console.endProgress();
   if (!answer) return kInterrupted;
   const int code = agent::take<int>(*answer, "answer");
-  if (code != kDone) return code;
   for (const auto& [there, here] : outputs) {
-    if (!fetchOutput(there, here, context)) return kInterrupted;
+    if (code == kDone && !fetchOutput(there, here, context)) return kInterrupted;
   }
+  writeReleased();
   return code;
 }
 

@@ -353,6 +353,28 @@ class ThroughAPipe(AgentTest):
         self.addCleanup(kept.unlink)
         self.done("check", kept)
 
+    def test_an_output_that_is_not_fetched_is_kept_and_not_called_written(self):
+        text, output = self.write("text.txt", TEXT), self.folder / "here.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
+        for form in ((), ("--json",)):
+            process = subprocess.Popen([PROGRAM, "run", "-v", *form, "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                        str(output)], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+            for line in process.stderr:
+                if b"fetching" in line:
+                    break
+            process.send_signal(signal.SIGINT)
+            written, said = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, said)
+            self.assertEqual(written, b"")
+            self.assertFalse(output.exists())
+            kept = pathlib.Path(re.search(r"kept in ssh://box(/\S+/here\.h5): ", said.decode().splitlines()[-1])[1])
+            self.addCleanup(kept.parent.rmdir)
+            self.addCleanup(kept.unlink)
+            self.done("check", kept)
+        written = self.done("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", output,
+                            environment=slow_pipe(self.folder, 0, 1000))
+        self.assertEqual(written.splitlines()[-1], f"written to {output}")
+
     def test_several_processes_do_not_share_a_path_there(self):
         text = self.write("text.txt", TEXT)
         processes = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
