@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <stop_token>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -408,25 +408,40 @@ int RemoteCommand::runThere(const CommandContext& context) {
       Console::write(names.in_place(message.parts.front().text()));
     }
   };
-  const auto answer = remote->ask(request, context.job(), agent::Again::never, show);
+  std::vector<std::string> leave;
+  for (const auto& output : outputs) leave.push_back(output.first.path);
+  agent::put(request, "leave", leave);
+  // No file is written here before it is fetched.
+  std::optional<HeldOutput> held;
+  if (!outputs.empty()) held.emplace();
+  const auto answer = [&] {
+    try {
+      return remote->ask(request, context.job(), agent::Again::never, show);
+    } catch (const agent::ConnectionCut& error) {
+      // A command's output comes when its work is done; with -q there is none.
+      const bool ending = m_parsed.verbosity == Verbosity::quiet || !HeldOutput::release().empty();
+      if (outputs.empty() || !ending) throw;
+      throw Error(fmt::format("{}, unless what was made is in {}", error.what(), outputs.front().first.url()));
+    }
+  }();
   context.console.endProgress();
   if (!answer) return kInterrupted;
   const int code = agent::take<int>(*answer, "answer");
-  if (code != kDone) return code;
-  for (const auto& [there, here] : outputs) {
-    if (!fetchOutput(there, here, context)) return kInterrupted;
+  if (code == kInterrupted) {
+    throw Error(fmt::format("{}: {} was ended there: start it again", host.words(), m_parsed.command));
   }
+  const bool left = agent::take<bool>(*answer, "left", false);
+  for (const auto& [there, here] : outputs) {
+    if (code == kDone && !fetchOutput(there, left, here, context)) return kInterrupted;
+  }
+  writeReleased();
   return code;
 }
 
+/// @param stays  it does not go with the connection, or with this process
 /// @returns false if the job was stopped
-bool RemoteCommand::fetchOutput(const agent::RemotePath& there, const std::string& here,
+bool RemoteCommand::fetchOutput(const agent::RemotePath& there, bool stays, const std::string& here,
                                 const CommandContext& context) {
-  // From here on it does not go with the connection, or with this process.
-  const bool stays = [&] {
-    const agent::AskingFor nobody{std::stop_token()};  // whether it stays is said: this is not stopped half-way
-    return agent::leave_there(there, {});
-  }();
   if (stays) context.interrupt.say(keptThere("interrupted while it was fetched", there));
   try {
     if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return false;

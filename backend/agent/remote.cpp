@@ -423,12 +423,13 @@ std::optional<Message> Remote::ask_now(const Message& request, const Job& job, A
       return sent ? way->connection->ask_first(job, output) : way->connection->ask(request, job, output);
     } catch (const ConnectionEnded& error) {
       if (job.stopped()) return std::nullopt;
+      way->connection->end();  // the agent may be about to
       if (again == Again::once && attempt == 0) {
         log_line(LogCategory::file, [&] { return fmt::format("{}: the connection ended, once more", host_.words()); });
         continue;
       }
       if (again == Again::never) {
-        throw Error(fmt::format("{}: what was going on there has ended with it: start it again", error.what()));
+        throw ConnectionCut(fmt::format("{}: what was going on there has ended with it: start it again", error.what()));
       }
       const std::lock_guard lock(state_mutex_);
       state_.lost = fmt::format("{}: look after the machine and the network, and try again", error.what());

@@ -146,10 +146,6 @@ std::optional<std::string> weights_of(const RemotePath& folder, const Job& job) 
   return answer_to<std::string>(request_about("weights", folder), folder.host, job);
 }
 
-bool leave_there(const RemotePath& file, const Job& job) {
-  return answer_to<bool>(request_about("leave", file), file.host, job, Again::never).value_or(false);
-}
-
 bool require_writable_there(const RemotePath& file, bool overwrite, const Job& job) {
   // It is begun, and none of its bytes follows.
   Message request = request_about("write", file);

@@ -6,6 +6,7 @@ import pathlib
 import random
 import re
 import resource
+import shlex
 import signal
 import struct
 import subprocess
@@ -352,6 +353,83 @@ class ThroughAPipe(AgentTest):
         self.addCleanup(kept.parent.rmdir)
         self.addCleanup(kept.unlink)
         self.done("check", kept)
+
+    def test_an_output_that_is_not_fetched_is_kept_and_not_called_written(self):
+        text, output = self.write("text.txt", TEXT), self.folder / "here.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
+        for form in ((), ("--json",)):
+            process = subprocess.Popen([PROGRAM, "run", "-v", *form, "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                        str(output)], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+            for line in process.stderr:
+                if b"fetching" in line:
+                    break
+            process.send_signal(signal.SIGINT)
+            written, said = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, said)
+            self.assertEqual(written, b"")
+            self.assertFalse(output.exists())
+            kept = pathlib.Path(re.search(r"kept in ssh://box(/\S+/here\.h5): ", said.decode().splitlines()[-1])[1])
+            self.addCleanup(kept.parent.rmdir)
+            self.addCleanup(kept.unlink)
+            self.done("check", kept)
+        written = self.done("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", output,
+                            environment=slow_pipe(self.folder, 0, 1000))
+        self.assertEqual(written.splitlines()[-1], f"written to {output}")
+
+    def test_what_is_done_there_stays_there_when_the_connection_is_cut(self):
+        text, output, cut = self.write("text.txt", TEXT), self.folder / "here.h5", self.folder / "cut"
+        pipe = self.write("cutting_pipe.py", """import os, subprocess, sys
+_, cut, passes, again, _, program, _ = sys.argv
+if os.path.exists(cut) and again == "none":
+    sys.exit(255)
+there = subprocess.Popen([program, "agent"], stdout=subprocess.PIPE)
+while piece := os.read(there.stdout.fileno(), 1 << 16):
+    cuts = not os.path.exists(cut) and b'"left"' in piece
+    if cuts:
+        open(cut, "w").close()
+    if not cuts or passes == "passes":
+        os.write(1, piece)
+    if cuts:
+        os._exit(255)
+""")
+        for passes, again, said, status in (("passes", "again", "", 0),
+                                            ("passes", "none", r"box: cannot be reached.*kept in ssh://box(/\S+/here\.h5): ", 1),
+                                            ("cut", "again", r"box: the connection has ended.*unless.* in ssh://box(/\S+/here\.h5)$", 1)):
+            cut.unlink(missing_ok=True)
+            environment = {"FOXSCOPE_SSH": shlex.join([sys.executable, str(pipe), str(cut), passes, again]),
+                           "FOXSCOPE_REMOTE_PROGRAM": str(program_there(self.folder))}
+            result = self.foxscope("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", output, environment=environment)
+            self.assertEqual(result.returncode, status, result.stderr)
+            self.assertEqual(output.exists(), status == 0)
+            self.wait_for_none()
+            if status == 0:
+                self.done("check", output)
+                output.unlink()
+                continue
+            self.assertEqual(result.stdout, b"")
+            found = re.search(said, result.stderr.decode().splitlines()[-1])
+            self.assertIsNotNone(found, result.stderr)
+            kept = pathlib.Path(found[1])
+            self.addCleanup(kept.parent.rmdir)
+            self.addCleanup(kept.unlink)
+            self.done("check", kept)
+
+    def test_an_agent_that_is_ended_is_not_the_users_interrupt(self):
+        text = self.write("text.txt", TEXT * 400)
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 1000)}
+        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                    str(self.folder / "run.h5")], env=environment, stderr=subprocess.PIPE)
+        for line in process.stderr:
+            if b"forward" in line:
+                break
+        for there in processes_there(self.folder):
+            if pathlib.Path(f"/proc/{there}/cmdline").read_bytes().endswith(b"\0agent\0"):
+                os.kill(there, signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, said)
+        self.assertRegex(said.decode().splitlines()[-1], r"\Afoxscope: box: .* ended.*start it again\Z")
+        self.wait_for_none()
+        self.assertFalse((self.folder / "run.h5").exists())
 
     def test_several_processes_do_not_share_a_path_there(self):
         text = self.write("text.txt", TEXT)
