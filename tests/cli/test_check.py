@@ -436,6 +436,27 @@ class SchemaTest(CommandLineTest):
                 helped += 1
         self.assertGreaterEqual(helped, 5)
 
+    def test_ids_that_no_vocabulary_has_are_notes(self):
+        path = write_run(self.folder / "ids.h5", attributes=[("softmax_scale", 8**-0.5), ("config", '{"vocab_size": 99}')])
+        self.assertEqual(found(self, path, "note"), [])
+        with h5py.File(path, "r+") as file:
+            file["models/mine/tokens/input_id"][17] = -9
+            file["models/mine/tokens/id"][20:22] = 99, 2**31 - 1
+        self.assertEqual(found(self, path), [])
+        expected = "ids of tokens, from 0 to 98"
+        self.assertEqual(found(self, path, "note"), [("/models/mine/tokens/input_id", expected, "-9 at [17]"),
+                                                     ("/models/mine/tokens/id", expected, "99 at [20]")])
+
+    def test_saliency_that_is_no_number_is_a_note(self):
+        path = write_run(self.folder / "saliency.h5", attributes=[("softmax_scale", 8**-0.5)])
+        with h5py.File(path, "r+") as file:
+            gradients = numpy.zeros((2, 4, 60), numpy.float32)
+            gradients[1, 2, 33] = numpy.inf
+            file["models/mine/gradients/log_forget"] = gradients
+        self.assertEqual(found(self, path), [])
+        self.assertEqual(found(self, path, "note"), [("/models/mine/gradients/log_forget", "finite numbers",
+                                                      "one that is not finite at [1, 2, 33]")])
+
     def test_links_in_circles_and_elsewhere(self):
         path = write_run(self.folder / "links.h5", layers=3)
         with h5py.File(path, "r+") as file:
