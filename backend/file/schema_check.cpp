@@ -310,7 +310,7 @@ class SchemaWalk {
 
   void walk_attributes(const Hdf5Object& model, TraceInfo& info) {
     for (const char* name : {"model_type", "weights_sha256", "device", "attention_kernel"}) text_attribute(model, name);
-    text_attribute(model, "config", /*json=*/true);
+    info.config = text_attribute(model, "config", /*json=*/true).value_or("");
     info.intervention = text_attribute(model, "intervention", /*json=*/true).value_or("");
     const std::string dtype = text_attribute(model, "dtype").value_or("");
     if (dtype == "float32" || dtype == "bfloat16") {
@@ -331,6 +331,7 @@ class SchemaWalk {
     const std::optional<Hdf5Object> group = find(model, "tokens");
     if (!group) return add(Kind::broken, model.path() + "/tokens", "a group with id and input_id", kAbsent);
     note_unknown(*group, {"id", "input_id", "byte_start", "byte_end", "string"});
+    std::vector<std::int32_t> ids;
     if (const std::optional<Hdf5Object> id = find(*group, "id")) {
       attempt(id->path(), "int32 [L]", [&] {
         const Hdf5Dataset dataset(*id);
@@ -338,13 +339,17 @@ class SchemaWalk {
           throw Error(dataset.form());
         }
         dataset.require_list();
+        ids = dataset.values<std::int32_t>();
       });
     } else {
       add(Kind::broken, group->path() + "/id", "int32 [L]", kAbsent);
     }
     into.info.length = length_of(*group);
     if (into.info.length == 0) return;
-    read_column<std::int32_t>(*group, "input_id", Element::int32, into.info.length, /*required=*/true);
+    const auto input =
+        read_column<std::int32_t>(*group, "input_id", Element::int32, into.info.length, /*required=*/true);
+    check_ids(group->path() + "/input_id", input, into.info);
+    check_ids(group->path() + "/id", ids, into.info);
     const auto starts = read_column<std::int64_t>(*group, "byte_start", Element::int64, into.info.length);
     const auto ends = read_column<std::int64_t>(*group, "byte_end", Element::int64, into.info.length);
     if (starts.empty() != ends.empty()) {
@@ -363,6 +368,20 @@ class SchemaWalk {
         if (find_invalid_utf8(word)) throw Error("bytes that are not UTF-8");
       }
     });
+  }
+
+  /// Ids are of the vocabulary, whose size the model's configuration may say.
+  void check_ids(const std::string& path, std::span<const std::int32_t> ids, const TraceInfo& info) {
+    const auto config = nlohmann::json::parse(info.config, nullptr, /*allow_exceptions=*/false);
+    std::int64_t end = std::int64_t{1} << 31U;
+    if (config.is_object()) {
+      const auto size = config.find("vocab_size");
+      if (size != config.end() && size->is_number_integer() && *size > 0) end = size->get<std::int64_t>();
+    }
+    const auto found = std::ranges::find_if(ids, [end](std::int32_t id) { return id < 0 || id >= end; });
+    if (found == ids.end()) return;
+    add(Kind::note, path, fmt::format("ids of tokens, from 0 to {}", end - 1),
+        fmt::format("{} at [{}]", *found, found - ids.begin()));
   }
 
   /// How many tokens there are by the first of their columns that is a list of numbers, right or not; 0 if none is.
@@ -652,6 +671,8 @@ class SchemaWalk {
       account_.take_stored(*dataset);
       if (spec.storage == Storage::store) {
         check_stored_numbers(spec, index, *dataset, into.info);
+      } else if (spec.array == TraceArray::log_forget_gradient) {
+        check_saliency(*dataset, into.info);
       } else if (spec.repeat == Repeat::layers || spec.array == TraceArray::per_token_loss) {
         check_numbers(spec, index, *dataset, into.info);  // the others may be larger than memory
         if (spec.array == TraceArray::cumulative_log_gate) check_means(object, *dataset);
@@ -712,6 +733,22 @@ class SchemaWalk {
                              place_in(dataset.dims(), static_cast<std::uint64_t>(negative - numbers.begin()))));
     }
     check_falling(dataset, numbers);
+  }
+
+  /// Layer by layer, of the heads that forget.
+  void check_saliency(const Hdf5Dataset& dataset, const TraceInfo& info) {
+    const std::uint64_t row = dataset.dims()[2];
+    const std::uint64_t size = dataset.dims()[1] * row;
+    for (int layer = 0; layer < info.layers && !job_.stopped(); ++layer) {
+      const std::uint64_t begin = index_of(layer) * size;
+      const std::vector<float> numbers =
+          dataset.values<float>(begin, static_cast<std::uint64_t>(info.mixer(layer).heads) * row);
+      const auto found = std::ranges::find_if(numbers, [](float number) { return !std::isfinite(number); });
+      if (found == numbers.end()) continue;
+      return add(Kind::note, dataset.path(), "finite numbers",
+                 fmt::format("one that is not finite at {}",
+                             place_in(dataset.dims(), begin + static_cast<std::uint64_t>(found - numbers.begin()))));
+    }
   }
 
   /// Means that are kept beside sums are theirs.

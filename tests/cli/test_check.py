@@ -204,6 +204,7 @@ class CheckTest(CommandLineTest):
 
     def test_rows_that_are_no_numbers_are_told_apart(self):
         def gone(model):
+            model["layers/01/query"][2] = numpy.nan
             model["layers/01/log_normalizer"][2] = numpy.nan
 
         said = self.done("check", odd_run(self, "gone", gone))
@@ -435,6 +436,27 @@ class SchemaTest(CommandLineTest):
                 helped += 1
         self.assertGreaterEqual(helped, 5)
 
+    def test_ids_that_no_vocabulary_has_are_notes(self):
+        path = write_run(self.folder / "ids.h5", attributes=[("softmax_scale", 8**-0.5), ("config", '{"vocab_size": 99}')])
+        self.assertEqual(found(self, path, "note"), [])
+        with h5py.File(path, "r+") as file:
+            file["models/mine/tokens/input_id"][17] = -9
+            file["models/mine/tokens/id"][20:22] = 99, 2**31 - 1
+        self.assertEqual(found(self, path), [])
+        expected = "ids of tokens, from 0 to 98"
+        self.assertEqual(found(self, path, "note"), [("/models/mine/tokens/input_id", expected, "-9 at [17]"),
+                                                     ("/models/mine/tokens/id", expected, "99 at [20]")])
+
+    def test_saliency_that_is_no_number_is_a_note(self):
+        path = write_run(self.folder / "saliency.h5", attributes=[("softmax_scale", 8**-0.5)])
+        with h5py.File(path, "r+") as file:
+            gradients = numpy.zeros((2, 4, 60), numpy.float32)
+            gradients[1, 2, 33] = numpy.inf
+            file["models/mine/gradients/log_forget"] = gradients
+        self.assertEqual(found(self, path), [])
+        self.assertEqual(found(self, path, "note"), [("/models/mine/gradients/log_forget", "finite numbers",
+                                                      "one that is not finite at [1, 2, 33]")])
+
     def test_links_in_circles_and_elsewhere(self):
         path = write_run(self.folder / "links.h5", layers=3)
         with h5py.File(path, "r+") as file:
@@ -466,11 +488,29 @@ class SchemaTest(CommandLineTest):
         path = write_run(self.folder / "none.h5", attributes=[("softmax_scale", 8**-0.5)])
         with h5py.File(path, "r+") as file:
             file["models/mine/layers/00/query"][3, 30, 7] = numpy.inf
+            file["models/mine/layers/01/query"][2, 5, 0] = numpy.nan
             file["models/mine/layers/01/log_normalizer"][2, 5] = numpy.nan
         self.assertEqual(found(self, path), [])
-        self.assertEqual([(place, there) for place, _, there in found(self, path, "note")],
+        self.assertCountEqual([(place, there) for place, _, there in found(self, path, "note")],
                          [("/models/mine/layers/00/query", "one that is not finite at [3, 30, 7]"),
+                          ("/models/mine/layers/01/query", "one that is not finite at [2, 5, 0]"),
                           ("/models/mine/layers/01/log_normalizer", "one that is not finite at [2, 5]")])
+
+    def test_normalisers_that_are_none_of_rows_that_are_break_the_file(self):
+        for rows in [5, slice(None)]:
+            path = write_run(self.folder / "row.h5")
+            with h5py.File(path, "r+") as file:
+                file["models/mine/layers/01/log_normalizer"][2, rows] = numpy.nan
+            row = 5 if rows == 5 else 0
+            [(place, _, there)] = found(self, path)
+            self.assertEqual(place, "/models/mine/layers/01/log_normalizer")
+            self.assertEqual(there, f"a sum of nan in row {row} of head 2; rows of 1 of 4 heads do not sum to 1")
+            self.fails(1, [f"row {row} of layer 1 head 2", "delete log_normalizer", "--unchecked"], "heads", path)
+            with h5py.File(path, "r+") as file:
+                for layer in file["models/mine/layers"].values():
+                    del layer["log_normalizer"]
+            self.assertEqual(found(self, path), [])
+            self.done("heads", path)
 
     def test_each_broken_array_of_rows_is_one_finding(self):
         path = write_run(self.folder / "off.h5", attributes=[("softmax_scale", 8**-0.5)])

@@ -283,7 +283,10 @@ case("lse-one-head", number(lse, lambda lse: lse[3].__isub__(0.01)), "row 0 of l
 case("scale-one", attribute(fox, "softmax_scale", 1.0), "row 0 of layer 0 head 0", "softmax_scale")
 case("window-other", attribute(fox, window, 7), "row 12 of layer 0 head 0")
 case("key-other", number(f"{fox}/layers/01/key", lambda key: key[1].__imul__(1.01)), "layer 1 head 2", "query and key")
-case("lse-nan", number(lse, lambda lse: lse.fill(np.nan)))
+case("lse-nan", number(lse, lambda lse: lse.fill(np.nan)), "row 0 of layer 1 head 0", "no number for a normaliser in log_normalizer",
+     "delete log_normalizer", "--unchecked")
+case("lse-nan-of-a-query", lambda file: (number(lse, lambda lse: lse[2].__setitem__(9, np.nan))(file),
+                                         number(q, lambda q: q[2, 9].__setitem__(3, np.nan))(file)))
 
 
 def compact(file):
