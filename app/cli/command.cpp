@@ -33,6 +33,7 @@
 #include "backend/agent/command_answers.h"
 #include "backend/agent/late_check.h"
 #include "backend/agent/remote.h"
+#include "backend/agent/remote_path.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -247,7 +248,7 @@ bool takesPath(const CLI::Option& option) {
 
 std::string valueWithoutFolder(const CLI::Option& option, const std::string& value) {
   if (option.get_type_name().find("DIR") != std::string::npos) return modelWithoutFolder(value);
-  const std::string name = without_folder(value);
+  const std::string name = agent::name_without_folder(value);
   return name != value && name.starts_with('-') ? "./" + name : name;
 }
 
