@@ -33,6 +33,7 @@
 #include "backend/agent/command_answers.h"
 #include "backend/agent/late_check.h"
 #include "backend/agent/remote.h"
+#include "backend/agent/remote_path.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -250,9 +251,9 @@ std::string valueWithoutFolder(const CLI::Option& option, const std::string& val
   if (type.find("DIR") != std::string::npos) return modelWithoutFolder(value);
   if (type.starts_with("[NAME=]")) {
     const NamedModel file = parseNamedFile(value);
-    if (!file.name.empty()) return file.name + '=' + without_folder(file.path);
+    if (!file.name.empty()) return file.name + '=' + agent::name_without_folder(file.path);
   }
-  const std::string name = without_folder(value);
+  const std::string name = agent::name_without_folder(value);
   return name != value && name.starts_with('-') ? "./" + name : name;
 }
 

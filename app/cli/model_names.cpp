@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/agent/remote_path.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/model/weights/hub_cache.h"
@@ -44,7 +45,7 @@ bool isModelName(const std::string& text) {
 
 std::string modelWithoutFolder(const std::string& argument) {
   const NamedModel model = splitName(argument);
-  const std::string place = is_hub_id(model.path) ? model.path : without_folder(model.path);
+  const std::string place = is_hub_id(model.path) ? model.path : agent::name_without_folder(model.path);
   if (model.path.size() < argument.size()) return model.name + '=' + place;
   const bool ambiguous = place.starts_with('-') || place.find('=') != std::string::npos;
   return place != argument && ambiguous ? "./" + place : place;

@@ -40,6 +40,12 @@ TEST(RemotePath, IsWrittenAsItWasRead) {
   }
 }
 
+TEST(RemotePath, HasTheNameOfTheFileThere) {
+  EXPECT_EQ(agent::name_without_folder("ssh://box/data/a%20b%25.h5"), "a b%.h5");
+  EXPECT_EQ(agent::name_without_folder("ssh://box/~/run.h5"), "run.h5");
+  EXPECT_EQ(agent::name_without_folder("data/a%20b.h5"), "a%20b.h5");
+}
+
 TEST(RemotePath, SaysWhatIsWrongWithAnUrl) {
   const auto error = [](const std::string& url) { return error_of([&] { parse_remote_path(url); }); };
   const std::string form = ": write ssh://[USER@]HOST[:PORT]/PATH, /~/ for the home folder";

@@ -119,6 +119,8 @@ struct StatisticsOptions {
   /// and as many as the text has or more: all rows.
   std::int64_t rows = 0;
   std::uint64_t rows_seed = kRowsSeed;  ///< that they are drawn by
+  /// Rows in place of drawn ones, for take_rows alone: nothing is estimated from them.
+  std::optional<RowSample> these_rows = {};
   /// Gets the numbers of the sampled rows of each head, from several threads; null: nobody wants them.
   std::function<void(const HeadStatistics& head, const RowSample& sample, const SampledRows& rows)> take_rows = {};
 };

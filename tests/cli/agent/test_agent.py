@@ -77,6 +77,14 @@ class ThroughSsh(AgentTest):
             self.same_file(run, "figure.pdf", "figure", "maps", "RUN", "--heads", "1:0,3:1", "--model", "fox-pro-12m")
             self.same_file(run, "grid.svg", "figure", "grid", "RUN", "--model", "fox-pro-12m")
 
+    def test_a_recorded_command_has_the_name_of_the_file_there(self):
+        run = self.folder / "a b%20.h5"
+        run.write_bytes(self.two_runs().read_bytes())
+        head = ("--model", "fox-pro-12m", "--head", "3:1")
+        self.same_file(run, "map.h5", "map", "RUN", *head, "--quantity", "forget")
+        self.same_file(run, "heads.h5", "heads", "RUN")
+        self.same_file(run, "page.html", "page", "RUN", "--heads", "1:0,3:1")
+
     def test_evaluations_are_copied(self):
         losses = SOURCE / "resources" / "figures" / "loss.h5"
         self.same_text(losses, "info", "RUN")
