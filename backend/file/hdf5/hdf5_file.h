@@ -18,7 +18,8 @@ namespace foxscope {
 inline constexpr std::string_view kHdf5Remedy = "copy it again, or make it again with the command that wrote it";
 /// The end of the errors of Hdf5File::fail_damaged and fail_unsupported: what can be done.
 inline constexpr const char* kHdf5Damaged =
-    "the file is damaged: copy it again, or make it again with the command that wrote it";
+    "the file is damaged: copy it again, or make it again with the command that wrote it; of a run file that another "
+    "program wrote `foxscope check FILE` says what is wrong";
 inline constexpr const char* kHdf5Unsupported = "not read by Foxscope; rewrite the file with `h5repack IN OUT`";
 /// The same of filters that h5repack has, and of data in other files and datasets.
 inline constexpr const char* kHdf5Unfilter = "not read by Foxscope; rewrite the file with `h5repack -f NONE IN OUT`";
