@@ -147,12 +147,17 @@ void checkGroup(const CLI::App& program, const CLI::App& group, const std::strin
                                group.get_name()));
 }
 
-/// @throws UsageError for a word like --versio: what the window is given knows nothing of it, the program does
-void checkOwnOption(const CLI::App& program, const std::string& word) {
+/// @throws UsageError for a word like --versio: what the window is given knows nothing of it, the program does; and for
+///         an option in front of its command
+void checkOwnOption(const CLI::App& program, const std::string& word, const std::string& next) {
   const std::string name = word.substr(0, word.find('='));
   if (!name.starts_with("--") || name.size() < 3) return;
   for (const CLI::App* command : commandsOf(program)) {
     if (command->get_name() == "open" && command->get_option_no_throw(name) != nullptr) return;
+  }
+  for (const CLI::App* command : commandsOf(program)) {
+    if (command->get_name() != next) continue;
+    throw UsageError(fmt::format("{}: options stand behind the command: see foxscope {} --help", name, next));
   }
   const std::vector<std::string> own = {"--help", "--version"};
   const std::string meant = did_you_mean(name, own);
@@ -220,7 +225,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     if (word == own) return words;
   }
   if (word.starts_with('-')) {
-    checkOwnOption(program, word);
+    checkOwnOption(program, word, words.size() > 1 ? words[1] : "");
     return open();
   }
   const auto commands = commandsOf(program);

@@ -19,6 +19,7 @@
 #include "backend/agent/remote.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/shown_names.h"
+#include "backend/agent/taken.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/distributed_config.h"
@@ -78,7 +79,7 @@ std::string pathIn(const PathArgument& argument) {
 agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const Job& job) {
   const auto answer = remote.ask(agent::request_for("folder"), job, agent::Again::never);
   if (!answer) return {};
-  return {remote.host(), agent::take<std::string>(*answer, "answer") + "/" + name};
+  return {remote.host(), agent::taken_from<std::string>(remote.host(), *answer, "answer") + "/" + name};
 }
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -398,7 +399,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
   agent::put(request, "arguments", m_words);
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
-      const std::string note = notes.in_place(agent::take<std::string>(message, "note"));
+      const std::string note = notes.in_place(agent::taken_from<std::string>(host, message, "note"));
       // With -q it says nothing but errors.
       m_parsed.verbosity == Verbosity::quiet ? context.console.error(note) : context.console.note(note);
     } else if (const auto bytes = message.header.find(agent::kOutputBytes); bytes != message.header.end()) {
@@ -426,11 +427,11 @@ int RemoteCommand::runThere(const CommandContext& context) {
   }();
   context.console.endProgress();
   if (!answer) return kInterrupted;
-  const int code = agent::take<int>(*answer, "answer");
+  const int code = agent::taken_from<int>(host, *answer, "answer");
   if (code == kInterrupted) {
     throw Error(fmt::format("{}: {} was ended there: start it again", host.words(), m_parsed.command));
   }
-  const bool left = agent::take<bool>(*answer, "left", false);
+  const bool left = answer->header.contains("left") && agent::taken_from<bool>(host, *answer, "left");
   for (const auto& [there, here] : outputs) {
     if (code == kDone && !fetchOutput(there, left, here, context)) return kInterrupted;
   }

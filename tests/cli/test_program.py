@@ -101,6 +101,8 @@ class UsageTest(CommandLineTest):
                                   "--lenght: there is no such option: did you mean --length? else see"),
                                  (["run", "--output-file", "a.h5"], "--output-file: there is no such option: did you mean "
                                                                     "--output? else see"),
+                                 (["--json", "heads", "r.h5"],
+                                  "--json: options stand behind the command: see foxscope heads --help"),
                                  (["--versio"], "--versio: there is no such option: did you mean --version? else see "
                                                 "foxscope --help"),
                                  (["figure", "map"], "figure map: there is no such command: did you mean maps? else foxscope "

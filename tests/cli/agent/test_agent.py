@@ -563,6 +563,28 @@ while piece := os.read(there.stdout.fileno(), 1 << 16):
         self.assertLess(answered, 64 * 5_000)  # of 64 heads, however long the text is
 
 
+class WrongAnswers(AgentTest):
+    def test_an_answer_of_another_form_names_the_machine(self):
+        text, fake = self.write("text.txt", TEXT), self.write("fake.py", """import json, struct, sys
+def say(header):
+    data = json.dumps(header).encode()
+    sys.stdout.buffer.write(struct.pack("<I", len(data)) + data)
+    sys.stdout.buffer.flush()
+say({"foxscope_agent": 4, "offers": [], "program": "foxscope", "takes": [], "version": "0"})
+while length := sys.stdin.buffer.read(4):
+    asked = json.loads(sys.stdin.buffer.read(struct.unpack("<I", length)[0]))
+    for part in asked.get("parts", []):
+        sys.stdin.buffer.read(part["stored"])
+    if "id" in asked:
+        say({"id": asked["id"], "answer": json.loads(sys.argv[1])})
+""")
+        for answer in ("null", "{}"):
+            environment = {"FOXSCOPE_SSH": shlex.join([sys.executable, str(fake), answer])}
+            for arguments in (("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", self.folder / "run.h5"),
+                              ("check", "ssh://box/run.h5")):
+                self.fails(1, ["box: what came from there is no message of the protocol", "install the same version"],
+                           *arguments, environment=environment)
+
 class Protocol(AgentTest):
     def test_the_example_of_the_document_speaks_it(self):
         run = self.two_runs()
