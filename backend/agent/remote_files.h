@@ -43,7 +43,8 @@ std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, con
 /// @throws Error likewise
 std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job,
                                         const std::string& ending = ".h5");
-/// Removes such a run, or a file that a command left there ("leave" of docs/agent.md); nothing where it has gone, and for any other file.
+/// Removes such a run, or a file that a command left there ("leave" of docs/agent.md); nothing where it has gone, and
+/// for any other file.
 void forget_run(const RemotePath& run, const Job& job);
 
 /// A path there from / on, for who knows no "~", such as the words of a command. The file need not be there.
