@@ -370,7 +370,7 @@ class SchemaWalk {
     });
   }
 
-  /// Ids are of the vocabulary, whose size the model's configuration may say.
+  /// Ids are of the vocabulary, whose size the model's configuration may say. A label may be -1: nothing follows it.
   void check_ids(const std::string& path, std::span<const std::int32_t> ids, const TraceInfo& info) {
     const auto config = nlohmann::json::parse(info.config, nullptr, /*allow_exceptions=*/false);
     std::int64_t end = std::int64_t{1} << 31U;
@@ -378,7 +378,8 @@ class SchemaWalk {
       const auto size = config.find("vocab_size");
       if (size != config.end() && size->is_number_integer() && *size > 0) end = size->get<std::int64_t>();
     }
-    const auto found = std::ranges::find_if(ids, [end](std::int32_t id) { return id < 0 || id >= end; });
+    const std::int32_t first = path.ends_with("tokens/id") ? -1 : 0;
+    const auto found = std::ranges::find_if(ids, [&](std::int32_t id) { return id < first || id >= end; });
     if (found == ids.end()) return;
     add(Kind::note, path, fmt::format("ids of tokens, from 0 to {}", end - 1),
         fmt::format("{} at [{}]", *found, found - ids.begin()));
