@@ -296,7 +296,7 @@ class ThroughAPipe(AgentTest):
         corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
         environment = {**os.environ, **slow_pipe(self.folder, 1, 1000)}
         arguments = ["eval", "loss", "--model", f"ssh://box{FOX}", "--corpus", str(corpus), "--length", "64",
-                     "--windows", "40", "-o", f"ssh://box{output}"]
+                     "--windows", "160", "-o", f"ssh://box{output}"]
         partial, said = self.interrupted_evaluation(arguments, environment, self.folder)
         self.assertEqual(partial, self.folder / "eval.h5.partial")
         self.assertIn(f"ssh://box{partial}, and the same command goes on from it", said)
