@@ -293,7 +293,7 @@ class ThroughAPipe(AgentTest):
         return begun[0], said.decode().splitlines()[-1]
 
     def test_an_evaluation_there_that_is_interrupted_goes_on(self):
-        corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
+        corpus, output = self.write("corpus.txt", TEXT * 480), self.folder / "eval.h5"
         environment = {**os.environ, **slow_pipe(self.folder, 1, 1000)}
         arguments = ["eval", "loss", "--model", f"ssh://box{FOX}", "--corpus", str(corpus), "--length", "64",
                      "--windows", "160", "-o", f"ssh://box{output}"]
