@@ -290,8 +290,7 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
 }
 
 // The commands tell an installation what it asks for: `--manual [FOLDER]`, a page or a page a command into a folder,
-// and
-// `--completion [SHELL]`. @returns whether it was one of them
+// and `--completion [SHELL]`. @returns whether it was one of them
 bool describedItself(const CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments.size() > 3) return false;
   const std::string& argument = arguments.back();
@@ -353,9 +352,8 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
     command = command->get_subcommands().front();
     if (parsed.command.empty()) parsed.command = command->get_name();
   }
-  for (const CLI::Option* option : command->get_options()) {
-    if (option->check_lname("force")) parsed.force = option->count() > 0;
-  }
+  const CLI::Option* const force = command->get_option_no_throw("--force");
+  parsed.force = force != nullptr && force->count() > 0;
   for (const CLI::Option* option : command->get_options()) {
     if (!takesPath(*option)) continue;
     const bool picture = option->check_lname("screenshot");  // overwrites what is there

@@ -60,9 +60,9 @@ struct Compared {
 
 std::string filesText(const CompareOptions& options) { return fmt::format("{}", fmt::join(options.files, ", ")); }
 
-std::string namesText(const std::vector<NamedRun>& runs) {
-  std::string names;
-  for (const NamedRun& run : runs) names += (names.empty() ? "" : ", ") + run.name;
+std::vector<std::string> namesOf(const std::vector<NamedRun>& runs) {
+  std::vector<std::string> names;
+  for (const NamedRun& run : runs) names.push_back(run.name);
   return names;
 }
 
@@ -87,10 +87,9 @@ std::vector<NamedRun> openAll(const CompareOptions& options) {
 NamedRun namedRun(const CompareOptions& options, const std::vector<NamedRun>& runs, const std::string& name) {
   const auto found = std::ranges::find_if(runs, [&](const NamedRun& run) { return run.name == name; });
   if (found != runs.end()) return *found;
-  std::vector<std::string> names;
-  for (const NamedRun& run : runs) names.push_back(run.name);
-  throw UsageError(fmt::format("{}: holds no model '{}': it holds {}{}", filesText(options), name, namesText(runs),
-                               nearest_question(name, names)));
+  const std::vector<std::string> names = namesOf(runs);
+  throw UsageError(fmt::format("{}: holds no model '{}': it holds {}{}", filesText(options), name,
+                               fmt::join(names, ", "), nearest_question(name, names)));
 }
 
 /// The two runs that are asked for; of two in all, those that are not named follow.
@@ -106,7 +105,7 @@ std::pair<NamedRun, NamedRun> chooseRuns(const CompareOptions& options, const st
   if (options.model && options.minus) return {named(*options.model), named(*options.minus)};
   if (runs.size() > 2) {
     throw UsageError(fmt::format("{}: has {} models, {}: choose two by --model A --minus B", filesText(options),
-                                 runs.size(), namesText(runs)));
+                                 runs.size(), fmt::join(namesOf(runs), ", ")));
   }
   if (options.model) return {named(*options.model), theOther(named(*options.model))};
   if (options.minus) return {theOther(named(*options.minus)), named(*options.minus)};

@@ -23,10 +23,9 @@ void read_attention(const Hdf5Object& model, TraceInfo& info);
 using FaultyMixer = std::function<void(int layer, const Error& error)>;
 /// Reads them into `mixers` and `forgetting`, where the model says so. The attribute `gated` applies to layers for
 /// which nothing else says whether they forget.
-/// @param info   layers, and heads where nothing is said of the layers, are set
+/// @param info    layers, and heads where nothing is said of the layers, are set
 /// @param faulty  if given, takes the error of each layer whose mixer cannot be read; another layer's stands for it,
-/// and
-///                `mixers` stays empty where there is none
+///                and `mixers` stays empty where there is none
 /// @throws Error naming the attribute
 void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info, const FaultyMixer& faulty = {});
 

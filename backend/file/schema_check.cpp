@@ -344,12 +344,12 @@ class SchemaWalk {
     } else {
       add(Kind::broken, group->path() + "/id", "int32 [L]", kAbsent);
     }
-    into.info.length = length_of(*group);
+    into.info.length = count_tokens(*group);
     if (into.info.length == 0) return;
     const auto input =
         read_column<std::int32_t>(*group, "input_id", Element::int32, into.info.length, /*required=*/true);
-    check_ids(group->path() + "/input_id", input, into.info);
-    check_ids(group->path() + "/id", ids, into.info);
+    check_ids(group->path() + "/input_id", input, 0, into.info);
+    check_ids(group->path() + "/id", ids, -1, into.info);
     const auto starts = read_column<std::int64_t>(*group, "byte_start", Element::int64, into.info.length);
     const auto ends = read_column<std::int64_t>(*group, "byte_end", Element::int64, into.info.length);
     if (starts.empty() != ends.empty()) {
@@ -370,35 +370,20 @@ class SchemaWalk {
     });
   }
 
-  /// Ids are of the vocabulary, whose size the model's configuration may say. A label may be -1: nothing follows it.
-  void check_ids(const std::string& path, std::span<const std::int32_t> ids, const TraceInfo& info) {
+  /// Ids are of the vocabulary, whose size the model's configuration may say.
+  /// @param first  the smallest that may be there: -1 of a label that nothing follows
+  void check_ids(const std::string& path, std::span<const std::int32_t> ids, std::int32_t first,
+                 const TraceInfo& info) {
     const auto config = nlohmann::json::parse(info.config, nullptr, /*allow_exceptions=*/false);
     std::int64_t end = std::int64_t{1} << 31U;
     if (config.is_object()) {
       const auto size = config.find("vocab_size");
       if (size != config.end() && size->is_number_integer() && *size > 0) end = size->get<std::int64_t>();
     }
-    const std::int32_t first = path.ends_with("tokens/id") ? -1 : 0;
     const auto found = std::ranges::find_if(ids, [&](std::int32_t id) { return id < first || id >= end; });
     if (found == ids.end()) return;
     add(Kind::note, path, fmt::format("ids of tokens, from 0 to {}", end - 1),
         fmt::format("{} at [{}]", *found, found - ids.begin()));
-  }
-
-  /// How many tokens there are by the first of their columns that is a list of numbers, right or not; 0 if none is.
-  static std::int64_t length_of(const Hdf5Object& tokens) {
-    for (const char* name : {"id", "input_id"}) {
-      try {
-        const std::optional<Hdf5Object> object = tokens.find(name);
-        if (!object) continue;
-        const Hdf5Dataset dataset(*object);
-        dataset.require_list();
-        if (dataset.dims().size() == 1 && dataset.count() > 0) return static_cast<std::int64_t>(dataset.count());
-      } catch (const Error&) {
-        continue;  // it is told of where it is held against the schema
-      }
-    }
-    return 0;
   }
 
   template <typename T>
@@ -505,40 +490,6 @@ class SchemaWalk {
     } catch (const Error&) {
       return true;
     }
-  }
-
-  /// How many arrays of softmax attention have an extent.
-  struct ExtentCounts {
-    std::map<int, int> heads;
-    std::map<int, int> key_heads;
-    std::map<int, int> head_dim;
-  };
-
-  static ExtentCounts count_extents(const Hdf5Object& layers, const TraceInfo& info) {
-    ExtentCounts counts;
-    const auto count = [&](const ArraySpec& spec, const Hdf5Dataset& dataset) {
-      if (dataset.dims().size() != spec.axes.size()) return;
-      for (std::size_t n = 0; n < spec.axes.size(); ++n) {
-        const Axis axis = spec.axes.begin()[n];
-        const auto extent = static_cast<int>(std::min<std::uint64_t>(dataset.dims()[n], kMostHeads));
-        if (axis == Axis::head || axis == Axis::query_head) ++counts.heads[extent];
-        if (axis == Axis::key_head) ++counts.key_heads[extent];
-        if (axis == Axis::channel) ++counts.head_dim[extent];
-      }
-    };
-    for (int layer = 0; layer < info.layers; ++layer) {
-      for (const ArraySpec& spec : kTraceArrays) {
-        if (spec.repeat != Repeat::layers || !belongs_to(spec, LayerMixer())) continue;
-        try {
-          const std::optional<Hdf5Object> group = layers.find(fmt::format("{:02}", layer));
-          if (!group) break;
-          if (const auto object = group->find(name_of(spec))) count(spec, Hdf5Dataset(*object));
-        } catch (const Error&) {
-          continue;  // it is told of where it is held against the schema
-        }
-      }
-    }
-    return counts;
   }
 
   /// A size by its attribute, if an array has it or no array says otherwise; else the size of most arrays.

@@ -101,7 +101,7 @@ class WindowWords {
   }
 
  private:
-  /// What a position reads, from 1 to the number of the window's tokens.
+  /// The token that a position reads; positions go from 1 to the number of the window's tokens.
   [[nodiscard]] std::int32_t tokenAt(std::int64_t window, std::int64_t position) const {
     return model_.windows->token_id[index_of(window * model_.windows->length + position - 1)];
   }
@@ -162,13 +162,12 @@ std::vector<PlaceOfHead> placesOfKind(const std::vector<KeptOfHead>& heads, cons
 }
 
 ConcordancePanel::Content contentOf(const std::vector<PlaceOfHead>& places, const PassagesOptions& options,
-                                    const AtlasModel& model, const WindowWords& words) {
+                                    const EvaluatedHeads& heads, const WindowWords& words) {
   ConcordancePanel::Content content;
-  const EvaluatedHeads names = headsOf(model);
   for (const PlaceOfHead& one : std::span(places).first(std::min(options.count, places.size()))) {
     const AtlasPlace& place = *one.place;
     ConcordancePanel::Place& shown = content.places.emplace_back();
-    const std::string head = options.heads.size() > 1 ? headWord(names, one.head) + "  " : std::string();
+    const std::string head = options.heads.size() > 1 ? headWord(heads, one.head) + "  " : std::string();
     shown.number = head + numberText(place.value);
     shown.value = place.value;
     shown.where = fmt::format("{}{}:{}", head, place.window, place.position);
@@ -244,9 +243,10 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
   if (kinds.empty()) kinds.push_back(known.front());
   if (kinds == std::vector<std::string>{"all"}) kinds = known;
   const WindowWords words(model);
+  const EvaluatedHeads heads = headsOf(model);
   const bool headEach = options.heads.size() > 1;
   const std::string of =
-      headEach ? fmt::format("{} heads", options.heads.size()) : headWord(headsOf(model), options.heads.front());
+      headEach ? fmt::format("{} heads", options.heads.size()) : headWord(heads, options.heads.front());
   std::vector<ConcordancePanel::Content> lists;
   for (const std::string& kind : kinds) {
     if (std::ranges::find(known, kind) == known.end()) {
@@ -255,7 +255,7 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     }
     const std::vector<PlaceOfHead> places = placesOfKind(kept, kind, options.holding, words);
     if (places.empty()) continue;
-    lists.push_back(contentOf(places, options, model, words));
+    lists.push_back(contentOf(places, options, heads, words));
     ConcordancePanel::Content& list = lists.back();
     const auto first = std::ranges::find_if(kept, [&](const KeptOfHead& one) {
       return std::ranges::find(one.kinds, kind, &AtlasPassages::kind) != one.kinds.end();
