@@ -344,42 +344,43 @@ class ThroughAPipe(AgentTest):
             self.assertEqual(result.stdout, b"")
         self.wait_for_none()
 
-    def test_an_output_that_is_not_sent_is_kept_and_not_called_written(self):
-        text, output = self.write("text.txt", TEXT), self.folder / "there.h5"
-        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
-        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", str(FOX), "--text", str(text), "-o",
-                                    f"ssh://box{output}"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    def interrupted_when(self, word, environment, *arguments):
+        """Interrupts a command when a line of its standard error has this word; its standard output is empty.
+        @returns the last line that it said"""
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], env=environment, stderr=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
         for line in process.stderr:
-            if b"sending" in line:
+            if word.encode() in line:
                 break
         process.send_signal(signal.SIGINT)
         written, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, said)
         self.assertEqual(written, b"")
-        self.assertFalse(output.exists())
-        kept = pathlib.Path(re.search(r"kept on this machine, in (/\S+/there\.h5): ", said.decode().splitlines()[-1])[1])
+        return said.decode().splitlines()[-1]
+
+    def assert_kept(self, pattern, said):
+        """A line names a whole run file, which goes with the test."""
+        kept = pathlib.Path(re.search(pattern, said)[1])
         self.addCleanup(kept.parent.rmdir)
         self.addCleanup(kept.unlink)
         self.done("check", kept)
+
+    def test_an_output_that_is_not_sent_is_kept_and_not_called_written(self):
+        text, output = self.write("text.txt", TEXT), self.folder / "there.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
+        said = self.interrupted_when("sending", environment, "run", "-v", "--model", FOX, "--text", text, "-o",
+                                     f"ssh://box{output}")
+        self.assertFalse(output.exists())
+        self.assert_kept(r"kept on this machine, in (/\S+/there\.h5): ", said)
 
     def test_an_output_that_is_not_fetched_is_kept_and_not_called_written(self):
         text, output = self.write("text.txt", TEXT), self.folder / "here.h5"
         environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
         for form in ((), ("--json",)):
-            process = subprocess.Popen([PROGRAM, "run", "-v", *form, "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
-                                        str(output)], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-            for line in process.stderr:
-                if b"fetching" in line:
-                    break
-            process.send_signal(signal.SIGINT)
-            written, said = process.communicate(timeout=60)
-            self.assertEqual(process.returncode, 130, said)
-            self.assertEqual(written, b"")
+            said = self.interrupted_when("fetching", environment, "run", "-v", *form, "--model", f"ssh://box{FOX}",
+                                         "--text", text, "-o", output)
             self.assertFalse(output.exists())
-            kept = pathlib.Path(re.search(r"kept in ssh://box(/\S+/here\.h5): ", said.decode().splitlines()[-1])[1])
-            self.addCleanup(kept.parent.rmdir)
-            self.addCleanup(kept.unlink)
-            self.done("check", kept)
+            self.assert_kept(r"kept in ssh://box(/\S+/here\.h5): ", said)
         written = self.done("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", output,
                             environment=slow_pipe(self.folder, 0, 1000))
         self.assertEqual(written.splitlines()[-1], f"written to {output}")
