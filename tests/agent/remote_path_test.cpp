@@ -34,7 +34,7 @@ TEST(RemotePath, IsWrittenAsItWasRead) {
                           "ssh://box/a b.h5", "ssh://box/50%25.h5", "ssh://box/a%2520b", "ssh://box/two%0Alines"}) {
     EXPECT_EQ(parse_remote_path(url).url(), url);
   }
-  // What a folder there lists is opened by its URL.
+  // A name that a folder there lists is opened by its URL.
   for (const char* path : {"/50%.h5", "/a%20b.h5", "/%25", "/q'\".h5", "/a\nb", "/a?b#c"}) {
     EXPECT_EQ(parse_remote_path(RemotePath{{"", "box", 0}, path}.url()).path, path);
   }

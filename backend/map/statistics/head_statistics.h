@@ -49,7 +49,7 @@ struct AttentionSpread {
   DistanceProfile distance;
   DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
   std::int64_t rows_without_first = 0;     ///< of which that is the mean: those that have attention beside key 0
-  /// Of these the rows up to kLocalTokens and up to kLongTokens, all of whose keys but key 0 are nearer than that.
+  /// The rows of these up to kLocalTokens and up to kLongTokens, all of whose keys but key 0 are nearer than that.
   std::int64_t rows_up_to_local = 0;
   std::int64_t rows_up_to_long = 0;
   double square_without_first = 0;  ///< sum over j > 0 of (A_ij / (1 - A_i0))^2, mean over the same rows
