@@ -11,6 +11,7 @@
 #include "app/description/view_lacks.h"
 #include "backend/base/count_text.h"
 #include "backend/base/error.h"
+#include "backend/base/number_ranges.h"
 #include "backend/base/plural.h"
 #include "backend/file/schema_check.h"
 
@@ -54,13 +55,19 @@ std::string sumsText(const RunCheckReport& sums) {
 
 std::string modelText(const SchemaModel& model) {
   const TraceInfo& info = model.info;
+  if (!model.looked_at) return fmt::format("{}: not looked at, as its sizes are not known\n", info.name);
   std::string text =
       fmt::format("{}: {} {}, {} {}{}\n", info.name, count_text(info.length), plural(info.length, "token"), info.layers,
                   plural(info.layers, "layer"), model.sums ? sumsText(*model.sums) : "");
+  if (const auto& layers = model.not_looked_at; !layers.empty()) {
+    text += fmt::format("  not looked at, as the mixer is not known: layer{} {}\n", layers.size() == 1 ? "" : "s",
+                        ranges_text(layers));
+  }
   for (const ViewLack& lack : viewLacks(model)) {
-    text += lack.computed ? fmt::format("  {} are computed when it is opened: there are no {}\n", lack.view,
-                                        fmt::join(lack.arrays, ", "))
-                          : fmt::format("  without {}: there are no {}\n", lack.view, fmt::join(lack.arrays, ", "));
+    text += lack.computed
+                ? fmt::format("  {} are computed when it is opened: there are no {}\n", lack.view,
+                              fmt::join(lack.arrays, ", "))
+                : fmt::format("  without {}: there are no sound {}\n", lack.view, fmt::join(lack.arrays, ", "));
   }
   return text;
 }
@@ -87,6 +94,8 @@ std::string checkJson(const std::string& file, const SchemaReport& report) {
     }
     nlohmann::ordered_json described{
         {"name", model.info.name}, {"tokens", model.info.length}, {"layers", model.info.layers}};
+    described["looked_at"] = model.looked_at;
+    described["layers_not_looked_at"] = model.not_looked_at;
     if (model.sums) {
       described["heads_whose_c_falls"] = model.sums->gates;
       described["rows_that_sum_to_1"] = model.sums->rows;

@@ -33,6 +33,7 @@
 #include "backend/agent/command_answers.h"
 #include "backend/agent/late_check.h"
 #include "backend/agent/remote.h"
+#include "backend/agent/remote_path.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -146,12 +147,17 @@ void checkGroup(const CLI::App& program, const CLI::App& group, const std::strin
                                group.get_name()));
 }
 
-/// @throws UsageError for a word like --versio: what the window is given knows nothing of it, the program does
-void checkOwnOption(const CLI::App& program, const std::string& word) {
+/// @throws UsageError for a word like --versio: what the window is given knows nothing of it, the program does; and for
+///         an option in front of its command
+void checkOwnOption(const CLI::App& program, const std::string& word, const std::string& next) {
   const std::string name = word.substr(0, word.find('='));
   if (!name.starts_with("--") || name.size() < 3) return;
   for (const CLI::App* command : commandsOf(program)) {
     if (command->get_name() == "open" && command->get_option_no_throw(name) != nullptr) return;
+  }
+  for (const CLI::App* command : commandsOf(program)) {
+    if (command->get_name() != next) continue;
+    throw UsageError(fmt::format("{}: options stand behind the command: see foxscope {} --help", name, next));
   }
   const std::vector<std::string> own = {"--help", "--version"};
   const std::string meant = did_you_mean(name, own);
@@ -219,7 +225,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     if (word == own) return words;
   }
   if (word.starts_with('-')) {
-    checkOwnOption(program, word);
+    checkOwnOption(program, word, words.size() > 1 ? words[1] : "");
     return open();
   }
   const auto commands = commandsOf(program);
@@ -246,8 +252,13 @@ bool takesPath(const CLI::Option& option) {
 }
 
 std::string valueWithoutFolder(const CLI::Option& option, const std::string& value) {
-  if (option.get_type_name().find("DIR") != std::string::npos) return modelWithoutFolder(value);
-  const std::string name = without_folder(value);
+  const std::string type = option.get_type_name();
+  if (type.find("DIR") != std::string::npos) return modelWithoutFolder(value);
+  if (type.starts_with("[NAME=]")) {
+    const NamedModel file = parseNamedFile(value);
+    if (!file.name.empty()) return file.name + '=' + agent::name_without_folder(file.path);
+  }
+  const std::string name = agent::name_without_folder(value);
   return name != value && name.starts_with('-') ? "./" + name : name;
 }
 
@@ -279,8 +290,7 @@ bool announcesText(const std::vector<const CLI::App*>& commands, const std::stri
 }
 
 // The commands tell an installation what it asks for: `--manual [FOLDER]`, a page or a page a command into a folder,
-// and
-// `--completion [SHELL]`. @returns whether it was one of them
+// and `--completion [SHELL]`. @returns whether it was one of them
 bool describedItself(const CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments.size() > 3) return false;
   const std::string& argument = arguments.back();
@@ -342,9 +352,8 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
     command = command->get_subcommands().front();
     if (parsed.command.empty()) parsed.command = command->get_name();
   }
-  for (const CLI::Option* option : command->get_options()) {
-    if (option->check_lname("force")) parsed.force = option->count() > 0;
-  }
+  const CLI::Option* const force = command->get_option_no_throw("--force");
+  parsed.force = force != nullptr && force->count() > 0;
   for (const CLI::Option* option : command->get_options()) {
     if (!takesPath(*option)) continue;
     const bool picture = option->check_lname("screenshot");  // overwrites what is there
@@ -355,10 +364,12 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
   }
 }
 
-/// Passes words of other machines on to the console, and removes copies of their files with the command.
+/// Passes words of other machines on to the console, and removes copies of their files with the command; first those
+/// of commands that were killed.
 class RemoteEnds {
  public:
   explicit RemoteEnds(Console& console) {
+    agent::remove_left_copies();
     agent::Remote::listen([&console](std::string_view line) { console.note(line); });
   }
   ~RemoteEnds() {

@@ -13,13 +13,16 @@
 
 #include "app/cli/command.h"
 #include "app/cli/map_options.h"
+#include "app/cli/model_names.h"
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
 #include "app/figure/figure_words.h"
+#include "app/figure/source_names.h"
 #include "backend/agent/remote_run.h"
 #include "backend/base/count_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/base/nearest_name.h"
 #include "backend/base/plural.h"
 #include "backend/eval/loss/loss_comparison.h"
 #include "backend/file/run_file.h"
@@ -42,80 +45,107 @@ struct CompareOptions {
   bool json = false;
 };
 
+/// A run, and how it is called here.
+struct NamedRun {
+  std::string name;
+  TracePointer run;
+};
+
 /// Two runs, and what their losses differ by.
 struct Compared {
-  TracePointer model;
-  TracePointer minus;
+  NamedRun model;
+  NamedRun minus;
   LossComparison comparison;
 };
 
 std::string filesText(const CompareOptions& options) { return fmt::format("{}", fmt::join(options.files, ", ")); }
 
+std::vector<std::string> namesOf(const std::vector<NamedRun>& runs) {
+  std::vector<std::string> names;
+  for (const NamedRun& run : runs) names.push_back(run.name);
+  return names;
+}
+
 /// The runs of all files, wherever these lie.
-RunFile openAll(const CompareOptions& options) {
-  RunFile all;
-  for (const std::string& file : options.files) {
-    RunFile opened = agent::open_run(file, options.check);
+std::vector<NamedRun> openAll(const CompareOptions& options) {
+  std::vector<NamedRun> all;
+  for (const std::string& argument : options.files) {
+    const NamedModel file = parseNamedFile(argument);
+    const RunFile opened = agent::open_run(file.path, options.check);
     for (const TracePointer& run : opened.traces) {
-      const std::string& name = run->info().name;
-      const bool known = std::ranges::any_of(all.traces, [&](const auto& other) { return other->info().name == name; });
-      if (known) {
+      const std::string name = figure::nameInFile(file.name, run->info().name, opened.traces.size());
+      if (std::ranges::any_of(all, [&](const NamedRun& other) { return other.name == name; })) {
         throw UsageError(
-            fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file, name));
+            fmt::format("{0}: another file has a model {1} too: name it, as in {1}-2={0}", file.path, name));
       }
-      all.traces.push_back(run);
+      all.push_back({name, run});
     }
   }
   return all;
 }
 
+NamedRun namedRun(const CompareOptions& options, const std::vector<NamedRun>& runs, const std::string& name) {
+  const auto found = std::ranges::find_if(runs, [&](const NamedRun& run) { return run.name == name; });
+  if (found != runs.end()) return *found;
+  const std::vector<std::string> names = namesOf(runs);
+  throw UsageError(fmt::format("{}: holds no model '{}': it holds {}{}", filesText(options), name,
+                               fmt::join(names, ", "), nearest_question(name, names)));
+}
+
 /// The two runs that are asked for; of two in all, those that are not named follow.
-std::pair<TracePointer, TracePointer> chooseRuns(const CompareOptions& options, const RunFile& file) {
-  if (file.traces.size() < 2) {
+std::pair<NamedRun, NamedRun> chooseRuns(const CompareOptions& options, const std::vector<NamedRun>& runs) {
+  if (runs.size() < 2) {
     throw UsageError(
         fmt::format("{}: has one model, '{}': name another run file too, or foxscope run with two --model, "
                     "which writes both into one",
-                    filesText(options), file.traces.front()->info().name));
+                    filesText(options), runs.front().name));
   }
-  const std::vector<TracePointer>& runs = file.traces;
-  const auto theOther = [&](const TracePointer& one) { return one == runs.front() ? runs.back() : runs.front(); };
-  if (options.model && options.minus) return {file.trace(options.model), file.trace(options.minus)};
+  const auto named = [&](const std::string& name) { return namedRun(options, runs, name); };
+  const auto theOther = [&](const NamedRun& one) { return one.run == runs.front().run ? runs.back() : runs.front(); };
+  if (options.model && options.minus) return {named(*options.model), named(*options.minus)};
   if (runs.size() > 2) {
-    std::string names;
-    for (const TracePointer& run : runs) names += (names.empty() ? "" : ", ") + run->info().name;
     throw UsageError(fmt::format("{}: has {} models, {}: choose two by --model A --minus B", filesText(options),
-                                 runs.size(), names));
+                                 runs.size(), fmt::join(namesOf(runs), ", ")));
   }
-  if (options.model) return {file.trace(options.model), theOther(file.trace(options.model))};
-  if (options.minus) return {theOther(file.trace(options.minus)), file.trace(options.minus)};
+  if (options.model) return {named(*options.model), theOther(named(*options.model))};
+  if (options.minus) return {theOther(named(*options.minus)), named(*options.minus)};
   return {runs.front(), runs.back()};
 }
 
-Compared compareRuns(const CompareOptions& options) {
-  const RunFile file = openAll(options);
-  const auto [model, minus] = chooseRuns(options, file);
-  if (model == minus) {
-    throw UsageError(
-        fmt::format("--minus {}: a model differs from itself in nothing: choose another", model->info().name));
+/// Says of two runs why their losses do not compare, and what to do.
+std::string differText(TokensDiffer differ) {
+  switch (differ) {
+    case TokensDiffer::texts:
+      return "read two texts, and losses are compared token by token of one: run both on one text";
+    case TokensDiffer::lengths:
+      return "read different numbers of tokens, and losses are compared token by token: run both to one --limit";
+    case TokensDiffer::tokens:
+      break;
   }
-  for (const TracePointer& run : {model, minus}) {
+  return "read different tokens, and losses are compared token by token: choose models of one tokenizer, or figure "
+         "perplexity, which counts by the byte";
+}
+
+Compared compareRuns(const CompareOptions& options) {
+  const auto [model, minus] = chooseRuns(options, openAll(options));
+  if (model.run == minus.run) {
+    throw UsageError(fmt::format("--minus {}: a model differs from itself in nothing: choose another", model.name));
+  }
+  for (const auto& [name, run] : {model, minus}) {
     if (run->per_token_loss().empty()) {
-      throw Error(fmt::format("{}: model '{}': losses were not kept: {}", filesText(options), run->info().name,
+      throw Error(fmt::format("{}: model '{}': losses were not kept: {}", filesText(options), name,
                               losses_remedy(run->info())));
     }
     if (const auto unknown = first_unknown_loss(run->per_token_loss())) {
       throw Error(fmt::format("{}: model '{}': the loss of position {} is not a finite number: run the model again",
-                              filesText(options), run->info().name, *unknown));
+                              filesText(options), name, *unknown));
     }
   }
-  if (model->tokens()->id != minus->tokens()->id) {
-    throw Error(fmt::format(
-        "{}: '{}' and '{}' read different tokens, and losses are compared token by token: choose models of one "
-        "tokenizer, or figure perplexity, which counts by the byte",
-        filesText(options), model->info().name, minus->info().name));
+  if (const auto differ = tokens_differ(*model.run, *minus.run)) {
+    throw Error(fmt::format("{}: '{}' and '{}' {}", filesText(options), model.name, minus.name, differText(*differ)));
   }
-  const Range rows = figure::parseRange("--rows", options.rows, model->info().length);
-  return {model, minus, compare_losses(model->per_token_loss(), minus->per_token_loss(), rows)};
+  const Range rows = figure::parseRange("--rows", options.rows, model.run->info().length);
+  return {model, minus, compare_losses(model.run->per_token_loss(), minus.run->per_token_loss(), rows)};
 }
 
 std::string jsonText(const std::string& text) {
@@ -133,10 +163,10 @@ Json tokensJson(const Compared& compared, const std::vector<TokenChange>& tokens
   for (const TokenChange& token : tokens) {
     const std::size_t p = index_of(token.position);
     list.push_back({{"position", token.position},
-                    {"token", predicted_string(*compared.model->tokens(), token.position)},
-                    {"context", words_before(*compared.model->tokens(), token.position)},
-                    {"loss", jsonNumber(compared.model->per_token_loss()[p])},
-                    {"minus_loss", jsonNumber(compared.minus->per_token_loss()[p])},
+                    {"token", predicted_string(*compared.model.run->tokens(), token.position)},
+                    {"context", words_before(*compared.model.run->tokens(), token.position)},
+                    {"loss", jsonNumber(compared.model.run->per_token_loss()[p])},
+                    {"minus_loss", jsonNumber(compared.minus.run->per_token_loss()[p])},
                     {"difference", jsonNumber(token.change)}});
   }
   return list;
@@ -148,8 +178,8 @@ std::string comparisonJson(const CompareOptions& options, const Compared& compar
   const LossComparison& comparison = compared.comparison;
   const Estimate& mean = comparison.difference.mean;
   Json json{{"path", options.files.size() == 1 ? Json(options.files.front()) : Json(options.files)},
-            {"model", compared.model->info().name},
-            {"minus", compared.minus->info().name},
+            {"model", compared.model.name},
+            {"minus", compared.minus.name},
             {"rows", rangeJson(comparison.positions)},
             {"tokens", comparison.difference.tokens},
             {"mean_loss", jsonNumber(comparison.loss)},
@@ -183,7 +213,7 @@ std::string verdictText(const Compared& compared) {
   if (!mean.over.suffice()) return "not known";
   if (!beyond_chance(mean)) return "no: 0 is in the 95 % interval, so this text does not tell which model is better";
   return fmt::format("yes: 0 is outside the 95 % interval, and {} predicts better",
-                     (mean.value < 0 ? compared.model : compared.minus)->info().name);
+                     (mean.value < 0 ? compared.model : compared.minus).name);
 }
 
 std::string octavesText(const Compared& compared) {
@@ -193,8 +223,8 @@ std::string octavesText(const Compared& compared) {
          return fmt::format("{} to {}", count_text(octave.positions.begin), count_text(octave.positions.end - 1));
        },
        left},
-      {{compared.model->info().name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.loss); }},
-      {{compared.minus->info().name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.minus); }},
+      {{compared.model.name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.loss); }},
+      {{compared.minus.name}, [](const LossOctave& octave) { return fmt::format("{:.4f}", octave.minus); }},
       {{"difference"}, [](const LossOctave& octave) { return estimate_text(octave.difference, 4); }},
       {{"beyond chance"}, chanceText, left}};
   return tableText(columns, compared.comparison.octaves);
@@ -206,14 +236,16 @@ std::string tokensText(const Compared& compared, const std::vector<TokenChange>&
   };
   const std::vector<TableColumn<TokenChange>> columns{
       {{"difference"}, [](const TokenChange& token) { return fmt::format("{:+.2f}", token.change); }},
-      {{compared.model->info().name}, [&](const TokenChange& token) { return lossOf(*compared.model, token); }},
-      {{compared.minus->info().name}, [&](const TokenChange& token) { return lossOf(*compared.minus, token); }},
+      {{compared.model.name}, [&](const TokenChange& token) { return lossOf(*compared.model.run, token); }},
+      {{compared.minus.name}, [&](const TokenChange& token) { return lossOf(*compared.minus.run, token); }},
       {{"position"}, [](const TokenChange& token) { return std::to_string(token.position); }},
       {{"after"},
-       [&](const TokenChange& token) { return jsonText(words_before(*compared.model->tokens(), token.position)); },
+       [&](const TokenChange& token) { return jsonText(words_before(*compared.model.run->tokens(), token.position)); },
        left},
       {{"token"},
-       [&](const TokenChange& token) { return jsonText(predicted_string(*compared.model->tokens(), token.position)); },
+       [&](const TokenChange& token) {
+         return jsonText(predicted_string(*compared.model.run->tokens(), token.position));
+       },
        left}};
   return tableText(columns, tokens);
 }
@@ -221,11 +253,11 @@ std::string tokensText(const Compared& compared, const std::vector<TokenChange>&
 std::string comparisonText(const Compared& compared) {
   const LossComparison& comparison = compared.comparison;
   const LossChange& difference = comparison.difference;
-  const std::string& model = compared.model->info().name;
+  const std::string& model = compared.model.name;
   std::string text =
-      nameValueLines({{"difference", fmt::format("{} − {}: {} nats/token over {} {}", model,
-                                                 compared.minus->info().name, estimate_text(difference.mean, 4),
-                                                 count_text(difference.tokens), plural(difference.tokens, "token"))},
+      nameValueLines({{"difference", fmt::format("{} − {}: {} nats/token over {} {}", model, compared.minus.name,
+                                                 estimate_text(difference.mean, 4), count_text(difference.tokens),
+                                                 plural(difference.tokens, "token"))},
                       {"losses", fmt::format("{:.4f} and {:.4f} nats/token", comparison.loss, comparison.minus)},
                       {"perplexity", fmt::format("{:.2f} and {:.2f}: × {:.4f}", std::exp(comparison.loss),
                                                  std::exp(comparison.minus), difference.perplexity_factor())},
@@ -249,6 +281,7 @@ void addCompareCommand(CLI::App& program, ParsedCommand& parsed) {
                                     "  foxscope compare run.h5\n"
                                     "  foxscope compare run.h5 --model fox-pro --minus transformer-pro --rows 1024:\n"
                                     "  foxscope compare fox.h5 ssh://cluster/data/base.h5\n"
+                                    "  foxscope compare before=old/run.h5 after=run.h5\n"
                                     "  foxscope compare run.h5 --json");
   command->footer(
       "Says the mean difference of the loss with its error over blocks of the text, the ratio of the perplexities, "
@@ -258,8 +291,10 @@ void addCompareCommand(CLI::App& program, ParsedCommand& parsed) {
       "second.\n"
       "Below 0 the first model predicts better.\n\n" +
       command->get_footer());
-  command->add_option("file", options->files, "Run files of one text, with two models or more in all")
-      ->type_name("RUN.h5")
+  command
+      ->add_option("file", options->files,
+                   "Run files of one text, with two models or more in all; NAME is for a file's only model")
+      ->type_name("[NAME=]RUN.h5")
       ->required();
   command->add_option("--model", options->model, "First model (default: the model that was run first)")
       ->type_name("NAME");

@@ -322,6 +322,14 @@ std::string describe(const InfoOptions& options, const Job& job) {
   std::error_code failed;
   const bool remote = agent::is_remote(options.path);
   if (!remote && !std::filesystem::is_regular_file(options.path, failed)) {
+    const std::filesystem::path folder = options.path;
+    if (std::filesystem::exists(folder / "recipe.json", failed) &&
+        !std::filesystem::exists(folder / "config.json", failed)) {
+      throw Error(
+          fmt::format("{0}: is a training: foxscope figure training {0} -o training.pdf draws it, foxscope open {0} "
+                      "shows it, and info describes a model in {0}/checkpoints",
+                      options.path));
+    }
     return describeCheckpoint(options, job);
   }
   if (options.checksum) throw UsageError(fmt::format("--checksum is for a checkpoint folder, not {}", options.path));

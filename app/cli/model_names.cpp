@@ -1,9 +1,12 @@
 #include "app/cli/model_names.h"
 
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 
+#include "backend/agent/remote_path.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/model/weights/hub_cache.h"
@@ -42,10 +45,25 @@ bool isModelName(const std::string& text) {
 
 std::string modelWithoutFolder(const std::string& argument) {
   const NamedModel model = splitName(argument);
-  const std::string place = is_hub_id(model.path) ? model.path : without_folder(model.path);
+  const std::string place = is_hub_id(model.path) ? model.path : agent::name_without_folder(model.path);
   if (model.path.size() < argument.size()) return model.name + '=' + place;
   const bool ambiguous = place.starts_with('-') || place.find('=') != std::string::npos;
   return place != argument && ambiguous ? "./" + place : place;
+}
+
+NamedModel parseNamedFile(const std::string& argument) {
+  std::error_code failed;
+  if (std::filesystem::exists(argument, failed)) return {"", argument};
+  NamedModel file = splitName(argument);
+  if (file.path.size() == argument.size()) return file;
+  if (file.path.empty()) throw UsageError(fmt::format("{}: the file is missing: write NAME=FILE", argument));
+  if (!isModelName(file.name)) {
+    throw UsageError(
+        fmt::format("{}: \"{}\" is not a name of letters, digits, '.', '_' and '-': write NAME=FILE, or ./ before a "
+                    "file of that name",
+                    argument, file.name));
+  }
+  return file;
 }
 
 std::vector<NamedModel> parseModels(std::span<const std::string> arguments, const std::string& option) {

@@ -16,6 +16,11 @@ struct NamedModel {
 /// or the hub id.
 std::string modelWithoutFolder(const std::string& argument);
 
+/// One `[NAME=]FILE`: what stands before the first `=` is a name unless it has a slash, or a file of all these words is
+/// there. The name is empty where none is given.
+/// @throws UsageError for a name of other letters than a model's, and where the file is missing
+NamedModel parseNamedFile(const std::string& argument);
+
 /// Letters, digits, `.`, `_` and `-`.
 bool isModelName(const std::string& text);
 

@@ -37,6 +37,14 @@ std::vector<std::string> commandNames(const CLI::App& command) {
   return names;
 }
 
+/// "this command takes one file: " where another one was given; else nothing.
+std::string takesOneText(const CLI::App& command) {
+  const std::vector<const CLI::Option*> positional =
+      command.get_options([](const CLI::Option* option) { return option->get_positional(); });
+  if (positional.size() != 1 || positional.front()->get_items_expected_max() != 1) return "";
+  return fmt::format("this command takes one {}: ", positional.front()->get_name());
+}
+
 /// Words that nothing takes, in their order: an option with what follows it is told as the option.
 std::optional<std::string> unknownWord(const CLI::App& command) {
   const std::vector<std::string> words = command.remaining();
@@ -51,7 +59,7 @@ std::optional<std::string> unknownWord(const CLI::App& command) {
   }
   if (words.empty()) return std::nullopt;
   const std::vector<std::string> commands = commandNames(command);
-  if (commands.empty()) return fmt::format("{}: was not expected: ", words.front());
+  if (commands.empty()) return fmt::format("{}: was not expected: {}", words.front(), takesOneText(command));
   return fmt::format("{} {}: there is no such command: {}", command.get_name(), words.front(),
                      did_you_mean(words.front(), commands));
 }

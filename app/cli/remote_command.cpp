@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <stop_token>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,6 +19,7 @@
 #include "backend/agent/remote.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/shown_names.h"
+#include "backend/agent/taken.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/distributed_config.h"
@@ -78,7 +79,7 @@ std::string pathIn(const PathArgument& argument) {
 agent::RemotePath placeFor(const std::string& name, agent::Remote& remote, const Job& job) {
   const auto answer = remote.ask(agent::request_for("folder"), job, agent::Again::never);
   if (!answer) return {};
-  return {remote.host(), agent::take<std::string>(*answer, "answer") + "/" + name};
+  return {remote.host(), agent::taken_from<std::string>(remote.host(), *answer, "answer") + "/" + name};
 }
 
 std::string nameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -276,8 +277,11 @@ int RemoteCommand::runHere(const CommandContext& context,
           runs ? "name a model there too, so that the command runs there, or " : ""));
     }
     if (facts.holds == "runs") {
-      throw UsageError(fmt::format("{}: run files on another machine are read by {}: {} reads one that is here", url,
-                                   fmt::join(kReadFromAfar, ", "), m_parsed.command));
+      throw UsageError(
+          fmt::format("{}: run files on another machine are read by {} and check: {} reads one that is here: copy the "
+                      "file to this machine, or log in to {} and start {} there",
+                      url, fmt::join(kReadFromAfar, ", "), m_parsed.command, agent::parse_remote_path(url).host.words(),
+                      m_parsed.command));
     }
     const std::filesystem::path copy = agent::file_here(url, context.job());
     if (copy.empty()) return kInterrupted;
@@ -395,7 +399,7 @@ int RemoteCommand::runThere(const CommandContext& context) {
   agent::put(request, "arguments", m_words);
   const auto show = [&](const agent::Message& message) {
     if (message.header.contains("note")) {
-      const std::string note = notes.in_place(agent::take<std::string>(message, "note"));
+      const std::string note = notes.in_place(agent::taken_from<std::string>(host, message, "note"));
       // With -q it says nothing but errors.
       m_parsed.verbosity == Verbosity::quiet ? context.console.error(note) : context.console.note(note);
     } else if (const auto bytes = message.header.find(agent::kOutputBytes); bytes != message.header.end()) {
@@ -405,25 +409,40 @@ int RemoteCommand::runThere(const CommandContext& context) {
       Console::write(names.in_place(message.parts.front().text()));
     }
   };
-  const auto answer = remote->ask(request, context.job(), agent::Again::never, show);
+  std::vector<std::string> leave;
+  for (const auto& output : outputs) leave.push_back(output.first.path);
+  agent::put(request, "leave", leave);
+  // No file is written here before it is fetched.
+  std::optional<HeldOutput> held;
+  if (!outputs.empty()) held.emplace();
+  const auto answer = [&] {
+    try {
+      return remote->ask(request, context.job(), agent::Again::never, show);
+    } catch (const agent::ConnectionCut& error) {
+      // A command's output comes when its work is done; with -q there is none.
+      const bool ending = m_parsed.verbosity == Verbosity::quiet || !HeldOutput::release().empty();
+      if (outputs.empty() || !ending) throw;
+      throw Error(fmt::format("{}, unless what was made is in {}", error.what(), outputs.front().first.url()));
+    }
+  }();
   context.console.endProgress();
   if (!answer) return kInterrupted;
-  const int code = agent::take<int>(*answer, "answer");
-  if (code != kDone) return code;
-  for (const auto& [there, here] : outputs) {
-    if (!fetchOutput(there, here, context)) return kInterrupted;
+  const int code = agent::taken_from<int>(host, *answer, "answer");
+  if (code == kInterrupted) {
+    throw Error(fmt::format("{}: {} was ended there: start it again", host.words(), m_parsed.command));
   }
+  const bool left = answer->header.contains("left") && agent::taken_from<bool>(host, *answer, "left");
+  for (const auto& [there, here] : outputs) {
+    if (code == kDone && !fetchOutput(there, left, here, context)) return kInterrupted;
+  }
+  writeReleased();
   return code;
 }
 
+/// @param stays  it does not go with the connection, or with this process
 /// @returns false if the job was stopped
-bool RemoteCommand::fetchOutput(const agent::RemotePath& there, const std::string& here,
+bool RemoteCommand::fetchOutput(const agent::RemotePath& there, bool stays, const std::string& here,
                                 const CommandContext& context) {
-  // From here on it does not go with the connection, or with this process.
-  const bool stays = [&] {
-    const agent::AskingFor nobody{std::stop_token()};  // whether it stays is said: this is not stopped half-way
-    return agent::leave_there(there, {});
-  }();
   if (stays) context.interrupt.say(keptThere("interrupted while it was fetched", there));
   try {
     if (!agent::fetch_file(there, here, m_parsed.force, context.job())) return false;

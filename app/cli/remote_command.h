@@ -33,7 +33,7 @@ class RemoteCommand {
   [[nodiscard]] std::string placeOfFolder() const;
   void requireOneProcess() const;
   int runThere(const CommandContext& context);
-  bool fetchOutput(const agent::RemotePath& there, const std::string& here, const CommandContext& context);
+  bool fetchOutput(const agent::RemotePath& there, bool stays, const std::string& here, const CommandContext& context);
   int runForSending(const std::vector<SentOutput>& outputs,
                     const std::function<int(const std::vector<std::string>&)>& run);
   bool sendOutput(const SentOutput& output, const CommandContext& context);

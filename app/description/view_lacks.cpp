@@ -1,5 +1,7 @@
 #include "app/description/view_lacks.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "backend/base/number_ranges.h"
@@ -61,6 +63,7 @@ class LackSearch {
       if (spec.repeat != Repeat::layers) continue;
       LackingLayers of{spec.array, {}};
       for (int layer = 0; layer < info_.layers; ++layer) {
+        if (std::ranges::binary_search(model_.not_looked_at, layer)) continue;
         if (belongs_to(spec, info_.mixer(layer)) && (this->*need)(spec, layer) && !has(spec.array, layer)) {
           of.layers.push_back(layer);
         }
@@ -101,7 +104,7 @@ class LackSearch {
 }  // namespace
 
 std::vector<ViewLack> viewLacks(const SchemaModel& model) {
-  if (model.info.length == 0) return {{"everything", {"tokens/id"}}};
+  if (!model.looked_at) return {};
   return LackSearch(model).search();
 }
 

@@ -55,9 +55,12 @@ Options operator+(Options first, const Options& second) {
 
 const FigureKind::Files kRun{"RUN.h5", "Run file"};
 const FigureKind::Files kHeads{
-    "FILE.h5", "Files of `foxscope eval heads`, `foxscope heads -o` or `foxscope eval atlas`, or run files"};
+    .type = "[NAME=]FILE.h5",
+    .help = "Files of `foxscope eval heads`, `foxscope heads -o` or `foxscope eval atlas`, or run files",
+    .named = true};
 const FigureKind::Files kAtlas{"ATLAS.h5", "Atlas of heads"};
-const FigureKind::Files kLosses{"FILE.h5", "Evaluations, or run files with one text"};
+const FigureKind::Files kLosses{
+    .type = "[NAME=]FILE.h5", .help = "Evaluations, or run files with one text", .named = true};
 
 Options common() {
   return {

@@ -40,6 +40,7 @@ struct FigureKind {
     const char* type;  ///< "RUN.h5"
     const char* help;
     bool folders = false;  ///< [NAME=]DIR each
+    bool named = false;    ///< [NAME=]FILE each
   };
   Files files;
   std::vector<FigureOption> options;

@@ -1,13 +1,13 @@
 #include "app/figure/figure_request.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "app/figure/kinds/atlas/atlas_heads.h"
+#include "app/figure/source_names.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/remote_run.h"
 #include "backend/base/error.h"
@@ -92,6 +92,39 @@ std::vector<LossSource> lossesIn(const std::string& file, RunCheck check) {
   return sources;
 }
 
+/// The statistics of heads that a file holds, or of its runs. @returns nothing if the job was stopped
+std::optional<std::vector<EvaluatedHeads>> headsIn(const std::string& file, const FigureSpec& spec, const Job& job) {
+  std::vector<EvaluatedHeads> models;
+  const std::string content = agent::content_of(file);
+  if (content == kHeadsContent || content == kEvalHeadsContent) {
+    return HeadsEvaluation::open(agent::file_here(file)).models;
+  }
+  if (content == kAtlasContent) {
+    for (const AtlasModel& model : Atlas::open(agent::file_here(file)).models) models.push_back(headsOf(model));
+    return models;
+  }
+  if (!content.empty()) {
+    throw Error(
+        fmt::format("{}: holds {} and no statistics of heads: name a file that `foxscope eval heads`, `foxscope heads "
+                    "-o` or `foxscope run` wrote",
+                    file, content_words(content)));
+  }
+  const std::optional<int> gpu = agent::gpu_for(file, deviceOf(spec));
+  const std::optional<RunFile> opened = agent::open_run(file, checkOf(spec), job, deviceOf(spec));
+  if (!opened) return std::nullopt;
+  for (const auto& trace : opened->traces) {
+    auto heads = evaluate_run({trace, gpu}, job);
+    if (!heads) return std::nullopt;
+    models.push_back(std::move(*heads));
+  }
+  return models;
+}
+
+SourceName sourceName(const FigureSources& sources, std::size_t file, const std::string& own, std::size_t models) {
+  const std::string given = sources.names.empty() ? "" : sources.names[file];
+  return {nameInFile(given, own, models), sources.files[file], own, models == 1};
+}
+
 }  // namespace
 
 std::shared_ptr<const EvaluatedHeads> EvaluatedRuns::of(const std::shared_ptr<const Trace>& trace, const Job& job) {
@@ -117,8 +150,10 @@ std::optional<FigureRequest::Runs> FigureRequest::runs() const {
     if (!opened) return std::nullopt;
     for (const auto& run : opened->traces) {
       if (!names.insert(run->info().name).second) {
-        throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,
-                                     run->info().name));
+        throw UsageError(
+            fmt::format("{}: another file has a model {} too, and this figure tells models by their names: draw each "
+                        "file in a panel of its own (foxscope figure spec); foxscope compare NAME={} names one",
+                        file, run->info().name, file));
       }
       all.emplace_back(run, gpu);
     }
@@ -198,32 +233,17 @@ std::optional<std::vector<EvaluatedHeads>> FigureRequest::heads() const {
     models.push_back(*heads);
   }
   if (!models.empty()) return models;
-  for (const std::string& file : sources.files) {
-    const std::string content = agent::content_of(file);
-    if (content == kHeadsContent || content == kEvalHeadsContent) {
-      for (EvaluatedHeads& model : HeadsEvaluation::open(agent::file_here(file)).models)
-        models.push_back(std::move(model));
-      continue;
-    }
-    if (content == kAtlasContent) {
-      for (const AtlasModel& model : Atlas::open(agent::file_here(file)).models) models.push_back(headsOf(model));
-      continue;
-    }
-    if (!content.empty()) {
-      throw Error(fmt::format(
-          "{}: holds {} and no statistics of heads: name a file that `foxscope eval heads`, `foxscope heads "
-          "-o` or `foxscope run` wrote",
-          file, content_words(content)));
-    }
-    const std::optional<int> gpu = agent::gpu_for(file, deviceOf(spec));
-    const std::optional<RunFile> opened = agent::open_run(file, checkOf(spec), job, deviceOf(spec));
-    if (!opened) return std::nullopt;
-    for (const auto& trace : opened->traces) {
-      auto heads = evaluate_run({trace, gpu}, job);
-      if (!heads) return std::nullopt;
-      models.push_back(std::move(*heads));
+  std::vector<SourceName> names;
+  for (std::size_t n = 0; n < sources.files.size(); ++n) {
+    auto found = headsIn(sources.files[n], spec, job);
+    if (!found) return std::nullopt;
+    for (EvaluatedHeads& model : *found) {
+      names.push_back(sourceName(sources, n, model.info.name, found->size()));
+      models.push_back(std::move(model));
     }
   }
+  const std::vector<std::string> apart = namesToldApart(names);
+  for (std::size_t n = 0; n < models.size(); ++n) models[n].info.name = apart[n];
   style.requireLabels(namesIn(models));
   return models;
 }
@@ -241,25 +261,16 @@ std::vector<LossSource> FigureRequest::losses() const {
     all.back().name = run.name;
   }
   if (!all.empty()) return all;
-  std::vector<std::string> origins;
-  std::map<std::string, int> count;
-  for (const std::string& file : sources.files) {
-    const auto losses = lossesIn(file, checkOf(spec));
-    const std::string stem = std::filesystem::path(file).stem().string();
+  std::vector<SourceName> names;
+  for (std::size_t n = 0; n < sources.files.size(); ++n) {
+    const auto losses = lossesIn(sources.files[n], checkOf(spec));
     for (const LossSource& source : losses) {
-      ++count[source.name];
-      origins.push_back(losses.size() == 1 ? stem : stem + ":" + source.name);
+      names.push_back(sourceName(sources, n, source.name, losses.size()));
       all.push_back(source);
     }
   }
-  for (std::size_t index = 0; index < all.size(); ++index) {
-    if (count[all[index].name] > 1) all[index].name = origins[index];
-  }
-  std::set<std::string> names;
-  for (const LossSource& source : all) {
-    if (names.insert(source.name).second) continue;
-    throw UsageError(fmt::format("{}: this name stands for two models: rename one of the files", source.name));
-  }
+  const std::vector<std::string> apart = namesToldApart(names);
+  for (std::size_t n = 0; n < all.size(); ++n) all[n].name = apart[n];
   return chosenOf(all, spec);
 }
 

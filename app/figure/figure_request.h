@@ -41,7 +41,7 @@ class EvaluatedRuns {
 /// The sources that a figure is drawn from.
 struct FigureSources {
   std::vector<std::string> files = {};
-  std::vector<std::string> names = {};  ///< of files that were named, one each
+  std::vector<std::string> names = {};  ///< of files that may be named, one each; empty: the file's own
   std::vector<FigureRun> runs = {};     ///< those that are drawn, in their order, in the place of files
   EvaluatedRuns* evaluated = nullptr;   ///< of runs; not null where there are some
 };
@@ -82,13 +82,13 @@ struct FigureRequest {
   /// @throws UsageError for several files, Error as Atlas::open, also for a file that is none
   [[nodiscard]] Atlas atlas() const;
 
-  /// Statistics of the heads of every model: files hold them, or runs; of an atlas headsOf.
+  /// Statistics of the heads of every model, told apart as in losses(): files hold them, or runs; of an atlas headsOf.
   /// @returns nothing if the job was stopped
   [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> heads() const;
   /// The same of the models that --models names.
   [[nodiscard]] std::optional<std::vector<EvaluatedHeads>> chosenHeads() const;
   /// The losses of evaluations, or of the only text of runs: those that --models names. Models of one name are told
-  /// apart by their files.
+  /// apart by their files (namesToldApart), or as these were named.
   [[nodiscard]] std::vector<LossSource> losses() const;
 };
 

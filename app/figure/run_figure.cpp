@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "backend/agent/remote_path.h"
 #include "backend/base/command_line.h"
 
 namespace foxscope::figure {
@@ -117,7 +118,7 @@ std::string commandObstacle(const RunFigure& figure) {
 std::string commandOf(const FigureSpec& spec, const std::vector<std::string>& files, const std::string& output,
                       Folders folders) {
   const auto shown = [&](const std::string& path) {
-    return asFile(folders == Folders::kept ? path : without_folder(path));
+    return asFile(folders == Folders::kept ? path : agent::name_without_folder(path));
   };
   std::vector<std::string> words{"foxscope", "figure", spec.kind};
   for (const std::string& file : files) words.push_back(shown(file));

@@ -1,5 +1,9 @@
 #include "app/figure/token_text.h"
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "backend/base/index.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/token_strings.h"
 
@@ -37,6 +41,27 @@ QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespac
 
 QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace) {
   return tokenText(read_string(tokens, position), whitespace);
+}
+
+FoundPhrase findPhrase(const QStringList& pieces, const QString& phrase, std::size_t place) {
+  FoundPhrase answer{std::vector<bool>(index_of(pieces.size())), place};
+  if (phrase.isEmpty()) return answer;
+  std::vector<std::ptrdiff_t> pieceAt;  // of each character
+  for (qsizetype n = 0; n < pieces.size(); ++n) pieceAt.insert(pieceAt.end(), index_of(pieces[n].size()), n);
+  const QString text = pieces.join(QString());
+  const auto wanted = static_cast<std::ptrdiff_t>(place);
+  std::ptrdiff_t nearest = pieces.size();
+  for (auto at = text.indexOf(phrase, 0, Qt::CaseInsensitive); at >= 0;
+       at = text.indexOf(phrase, at + 1, Qt::CaseInsensitive)) {
+    const std::ptrdiff_t first = pieceAt[index_of(at)];
+    const std::ptrdiff_t last = pieceAt[index_of(at + phrase.size() - 1)];
+    for (std::ptrdiff_t n = first; n <= last; ++n) answer.found[index_of(n)] = true;
+    const std::ptrdiff_t middle = std::clamp(wanted, first, last);
+    if (std::abs(middle - wanted) >= nearest) continue;
+    nearest = std::abs(middle - wanted);
+    answer.middle = index_of(middle);
+  }
+  return answer;
 }
 
 }  // namespace foxscope::figure

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <QString>
+#include <QStringList>
 
 #include "backend/trace/trace.h"
 
@@ -20,5 +23,17 @@ QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whi
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
 /// Any token, as its text is; bytes that are no whole character are spelled out (\xc3).
 QString tokenText(const std::string& token, Whitespace whitespace);
+
+/// Where a phrase stands in the pieces of a passage.
+struct FoundPhrase {
+  std::vector<bool> found;  ///< whether a piece holds a part of an occurrence
+  std::size_t middle = 0;   ///< the piece that a row shows in its middle
+};
+
+/// Looks for a phrase in pieces of text that follow each other, whatever its case. The middle is that piece of an
+/// occurrence which is nearest to the place; without an occurrence it is the place.
+/// @param phrase  empty: it occurs nowhere
+/// @param place   a piece
+FoundPhrase findPhrase(const QStringList& pieces, const QString& phrase, std::size_t place);
 
 }  // namespace foxscope::figure

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/figure/page/axis_drawing.h"
+#include "backend/base/index.h"
 
 namespace foxscope::figure {
 namespace {
@@ -14,32 +15,42 @@ constexpr double kWordLine = 1.4;    ///< from line to line, font sizes
 constexpr double kGapBefore = 0.8;   ///< between number and words
 constexpr double kMostToken = 0.45;  ///< share of the width that a token may take
 constexpr double kTintHeight = 1.2;  ///< of words in a line, font sizes
-const double kNoTint = std::numeric_limits<double>::quiet_NaN();
-constexpr double kBeforeToken = 0.5;  ///< share of the width that the words before a token and half of it have
+constexpr double kMiddle = 0.5;      ///< share of the width that lies before the centre of a place's middle
+constexpr double kTokenGap = 0.15;   ///< on both sides of a token in a frame, font sizes
+constexpr double kFoundLine = 0.1;   ///< below what was found, font sizes
+constexpr QChar kEllipsis(0x2026);
 
 QString numberOf(double value) {
   return (value < 0 ? QStringLiteral("−") : QStringLiteral("+")) + QString::number(std::abs(value), 'f', 2);
 }
 
-/// The end of a text that has this room, with … where something is left out; empty where nothing has.
-QString endOf(const QString& text, const TextStyle& style, double room) {
-  if (textWidth(text, style) <= room) return text;
-  for (qsizetype left = 1; left < text.size(); ++left) {
-    if (text[left].isLowSurrogate()) continue;
-    const QString shown = QChar(0x2026) + text.mid(left);
+/// … and as much of a text's end as has room behind it; empty where … has none.
+QString cutBefore(const QString& text, const TextStyle& style, double room) {
+  for (qsizetype left = 0; left <= text.size(); ++left) {
+    if (left < text.size() && text[left].isLowSurrogate()) continue;
+    const QString shown = kEllipsis + text.mid(left);
     if (textWidth(shown, style) <= room) return shown;
   }
   return {};
 }
 
-QString beginningOf(const QString& text, const TextStyle& style, double room) {
-  if (textWidth(text, style) <= room) return text;
-  for (qsizetype kept = text.size() - 1; kept > 0; --kept) {
-    if (text[kept].isLowSurrogate()) continue;
-    const QString shown = text.left(kept) + QChar(0x2026);
+/// As much of a text's beginning as has room with … behind it; empty where … has none.
+QString cutBehind(const QString& text, const TextStyle& style, double room) {
+  for (qsizetype kept = text.size(); kept >= 0; --kept) {
+    if (kept < text.size() && text[kept].isLowSurrogate()) continue;
+    const QString shown = text.left(kept) + kEllipsis;
     if (textWidth(shown, style) <= room) return shown;
   }
   return {};
+}
+
+/// The end of a text that has this room, with … where something is left out.
+QString endOf(const QString& text, const TextStyle& style, double room) {
+  return textWidth(text, style) <= room ? text : cutBefore(text, style, room);
+}
+
+QString beginningOf(const QString& text, const TextStyle& style, double room) {
+  return textWidth(text, style) <= room ? text : cutBehind(text, style, room);
 }
 
 /// Room for a title above words, which begins where they do.
@@ -141,12 +152,50 @@ std::optional<double> ConcordancePanel::heightFor(double /*width*/) const {
   return static_cast<double>(std::max<std::size_t>(1, m_content.places.size())) * kWordLine * m_style.size;
 }
 
-void ConcordancePanel::drawPiece(Canvas& canvas, const Piece& piece, const QRectF& box) const {
-  if (!std::isnan(piece.tint)) {
+std::vector<ConcordancePanel::Shown> ConcordancePanel::shownBeside(const Place& place, int step, double room) const {
+  const auto token = static_cast<std::ptrdiff_t>(place.token);
+  const auto gapOf = [&](std::ptrdiff_t at) {
+    return at == token || at - step == token ? kTokenGap * m_style.size : 0;
+  };
+  std::vector<Shown> shown;
+  const std::ptrdiff_t end = step > 0 ? std::ssize(place.pieces) : -1;
+  auto at = static_cast<std::ptrdiff_t>(place.middle) + step;
+  for (; at != end; at += step) {
+    const QString& text = place.pieces[index_of(at)].text;
+    const double width = textWidth(text, m_style);
+    if (gapOf(at) + width > room) break;
+    room -= gapOf(at) + width;
+    shown.push_back({index_of(at), text, gapOf(at), width});
+  }
+  if (at == end) return shown;
+  // … stands where words are left out, if need be in the place of words that had room.
+  while (true) {
+    const QString& text = place.pieces[index_of(at)].text;
+    const QString cut =
+        step > 0 ? cutBehind(text, m_style, room - gapOf(at)) : cutBefore(text, m_style, room - gapOf(at));
+    if (!cut.isEmpty()) {
+      shown.push_back({index_of(at), cut, gapOf(at), textWidth(cut, m_style)});
+      return shown;
+    }
+    if (shown.empty()) return shown;
+    room += shown.back().gap + shown.back().width;
+    shown.pop_back();
+    at -= step;
+  }
+}
+
+void ConcordancePanel::drawPiece(Canvas& canvas, const Place& place, const Shown& shown, const QRectF& box) const {
+  const Piece& piece = place.pieces[shown.piece];
+  const bool words = shown.text != kEllipsis;
+  if (words && !std::isnan(piece.tint)) {
     const Rgb colour = m_content.colours.colour(piece.tint);
     canvas.fill(box, QColor(colour.red, colour.green, colour.blue));
   }
-  canvas.text(piece.text, {{box.left(), box.top() + (kTintHeight / 2 + kHalfDigit) * m_style.size}}, m_style);
+  canvas.text(shown.text, {{box.left(), box.top() + (kTintHeight / 2 + kHalfDigit) * m_style.size}}, m_style);
+  if (words && piece.found) {
+    const double line = kFoundLine * m_style.size;
+    canvas.fill({box.left(), box.bottom() - line, box.width(), line}, Qt::black);
+  }
 }
 
 void ConcordancePanel::draw(Canvas& canvas, const QRectF& inner) const {
@@ -161,30 +210,26 @@ void ConcordancePanel::draw(Canvas& canvas, const QRectF& inner) const {
   for (const Place& place : m_content.places) {
     const double baseline = y + (kTintHeight / 2 + kHalfDigit) * m_style.size;
     canvas.text(numberText(place), {{inner.left() + numbers, baseline}, Align::right}, m_style);
-    Piece token = place.token;
-    token.text = beginningOf(token.text, m_style, kMostToken * room);
-    const double width = textWidth(token.text, m_style);
-    const QRectF middle(left + kBeforeToken * room - width / 2, y, width, height);
-    const double gap = 0.15 * m_style.size;
-    // Outwards from the token, as far as there is room.
-    double end = middle.left() - gap;
-    for (auto piece = place.before.rbegin(); piece != place.before.rend(); ++piece) {
-      const QString shown = endOf(piece->text, m_style, end - left);
-      const double wide = textWidth(shown, m_style);
-      drawPiece(canvas, {shown, shown.isEmpty() ? kNoTint : piece->tint}, {end - wide, y, wide, height});
-      end -= wide;
-      if (shown != piece->text) break;
+    Shown middle{place.middle, beginningOf(place.pieces[place.middle].text, m_style, kMostToken * room)};
+    middle.width = textWidth(middle.text, m_style);
+    const QRectF centre(left + kMiddle * room - middle.width / 2, y, middle.width, height);
+    QRectF frame;
+    const auto put = [&](const Shown& shown, const QRectF& box) {
+      drawPiece(canvas, place, shown, box);
+      if (shown.piece == place.token && shown.text != kEllipsis) frame = box;
+    };
+    put(middle, centre);
+    double end = centre.left();
+    for (const Shown& shown : shownBeside(place, -1, centre.left() - left)) {
+      end -= shown.gap + shown.width;
+      put(shown, {end, y, shown.width, height});
     }
-    double start = middle.right() + gap;
-    for (const Piece& piece : place.after) {
-      const QString shown = beginningOf(piece.text, m_style, inner.right() - start);
-      const double wide = textWidth(shown, m_style);
-      drawPiece(canvas, {shown, shown.isEmpty() ? kNoTint : piece.tint}, {start, y, wide, height});
-      start += wide;
-      if (shown != piece.text) break;
+    double start = centre.right();
+    for (const Shown& shown : shownBeside(place, 1, inner.right() - centre.right())) {
+      put(shown, {start + shown.gap, y, shown.width, height});
+      start += shown.gap + shown.width;
     }
-    drawPiece(canvas, token, middle);
-    canvas.frame(middle, 0.08 * m_style.size, Qt::black);
+    if (!frame.isEmpty()) canvas.frame(frame, 0.08 * m_style.size, Qt::black);
     y += kWordLine * m_style.size;
   }
 }
@@ -192,7 +237,7 @@ void ConcordancePanel::draw(Canvas& canvas, const QRectF& inner) const {
 void ConcordancePanel::addNumbers(NumberTable& numbers) const {
   numbers.setQuantity(m_content.quantity);
   for (const Place& place : m_content.places) {
-    numbers.add({m_content.series, place.token.text.toStdString(), place.where, place.value});
+    numbers.add({m_content.series, place.pieces[place.token].text.toStdString(), place.where, place.value});
   }
 }
 

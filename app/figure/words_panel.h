@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -59,21 +60,23 @@ class WordsPanel final : public Panel {
   TextStyle m_titleStyle;
 };
 
-/// Places of texts, one below the other: a number, and a token between the words before and after it, each on its tint.
-/// The tokens stand below each other, in frames, so that what surrounds them can be compared.
+/// Places of texts, one below the other: a number, and a token in a frame between the words before and after it, each
+/// on its tint. The middles of the places stand below each other, so that what surrounds them can be compared. A middle
+/// is the token, or what was found near it. Where words are left out for want of room stands ….
 class ConcordancePanel final : public Panel {
  public:
   struct Piece {
     QString text;
     double tint = std::numeric_limits<double>::quiet_NaN();  ///< NaN: none
+    bool found = false;                                      ///< has a line below it
   };
   struct Place {
     std::string number;  ///< as it is written
     double value = 0;
-    std::vector<Piece> before;
-    Piece token;
-    std::vector<Piece> after;
-    std::string where;  ///< in a table of numbers
+    std::vector<Piece> pieces;
+    std::size_t token = 0;   ///< of the pieces, that in the frame
+    std::size_t middle = 0;  ///< of the pieces
+    std::string where;       ///< in a table of numbers
   };
   struct Content {
     std::string title;
@@ -93,7 +96,17 @@ class ConcordancePanel final : public Panel {
   void addNumbers(NumberTable& numbers) const override;
 
  private:
-  void drawPiece(Canvas& canvas, const Piece& piece, const QRectF& box) const;
+  /// A piece or what there is room for of it.
+  struct Shown {
+    std::size_t piece = 0;
+    QString text;
+    double gap = 0;  ///< towards the middle
+    double width = 0;
+  };
+  /// The pieces on one side of the middle, outwards, as far as there is room.
+  /// @param step  1: those behind it, -1: those before it
+  [[nodiscard]] std::vector<Shown> shownBeside(const Place& place, int step, double room) const;
+  void drawPiece(Canvas& canvas, const Place& place, const Shown& shown, const QRectF& box) const;
 
   Content m_content;
   TextStyle m_style;  ///< of words, without italics

@@ -32,12 +32,12 @@ std::optional<Message> answer_folder(const Asked& /*asked*/) {
   return answer;
 }
 
-/// Leaves the folder of a file, which was made for it, where it is.
-std::optional<Message> answer_leave(const Asked& asked) {
-  const std::filesystem::path path = take<std::string>(asked.request, "path");
-  Message answer;
-  put(answer, "answer", leave_temporary_folder(path.parent_path()));
-  return answer;
+/// Leaves folders that were made for one file each where they are.
+/// @returns whether all of them were
+bool leave_folders_of(const std::vector<std::string>& files) {
+  bool all = !files.empty();
+  for (const std::filesystem::path file : files) all = leave_temporary_folder(file.parent_path()) && all;
+  return all;
 }
 
 /// Lines of a command's standard error: notes, and progress between them.
@@ -130,6 +130,7 @@ std::vector<std::string> words_of_command(const Message& request) {
 std::optional<Message> answer_command(const Asked& asked) {
   const std::vector<std::string> words = words_of_command(asked.request);
   const auto input = take<std::vector<std::uint8_t>>(asked.request, "input", {});
+  const auto leave = take<std::vector<std::string>>(asked.request, "leave", {});
   Child child(words);
   std::jthread writer([&child, &input] {
     for (std::size_t done = 0; done < input.size();) {
@@ -146,6 +147,8 @@ std::optional<Message> answer_command(const Asked& asked) {
   if (!whole) return std::nullopt;
   Message answer;
   put(answer, "answer", status);
+  // Before the answer is sent, so that no end of the connection takes away what is done.
+  if (status == 0) put(answer, "left", leave_folders_of(leave));
   return answer;
 }
 
@@ -153,7 +156,6 @@ std::optional<Message> answer_command(const Asked& asked) {
 
 void add_command_answers(Agent& agent) {
   agent.answers("folder", answer_folder);
-  agent.answers("leave", answer_leave);
   agent.answers("command", answer_command);
 }
 

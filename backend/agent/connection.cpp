@@ -234,7 +234,9 @@ std::optional<Message> Connection::answer_of(std::int64_t id, const Message* req
         }
       }
       if (!is_last(came.back())) continue;
-      if (came.back().header.contains("stopped")) return std::nullopt;
+      // Nobody here has stopped it: the agent was ended.
+      if (came.back().header.contains("stopped"))
+        throw ConnectionEnded(fmt::format("{}: foxscope was ended there", name_));
       return finished(came.back());
     }
   } catch (...) {

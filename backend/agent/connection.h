@@ -61,7 +61,8 @@ class Connection {
   /// Asks, and waits for the answer; progress goes to the job.
   /// @param output  called on the calling thread
   /// @returns nothing if the job was stopped: then the other side is told, and its answer dropped
-  /// @throws ConnectionEnded; Error or UsageError in the other side's words, with its name
+  /// @throws ConnectionEnded, also where the other side was ended; Error or UsageError in the other side's words, with
+  ///         its name
   std::optional<Message> ask(Message request, const Job& job, const Output& output = {});
   /// The same for the request that the constructor sent; once.
   std::optional<Message> ask_first(const Job& job, const Output& output = {});

@@ -423,12 +423,21 @@ std::optional<Message> Remote::ask_now(const Message& request, const Job& job, A
       return sent ? way->connection->ask_first(job, output) : way->connection->ask(request, job, output);
     } catch (const ConnectionEnded& error) {
       if (job.stopped()) return std::nullopt;
+      {
+        // An agent that was ended may still be on its way out: nothing more is asked of it.
+        const std::lock_guard making(mutex_);
+        const bool newest = [&] {
+          const std::lock_guard lock(state_mutex_);
+          return link_ == way;
+        }();
+        if (newest) take_link(nullptr);
+      }
       if (again == Again::once && attempt == 0) {
         log_line(LogCategory::file, [&] { return fmt::format("{}: the connection ended, once more", host_.words()); });
         continue;
       }
       if (again == Again::never) {
-        throw Error(fmt::format("{}: what was going on there has ended with it: start it again", error.what()));
+        throw ConnectionCut(fmt::format("{}: what was going on there has ended with it: start it again", error.what()));
       }
       const std::lock_guard lock(state_mutex_);
       state_.lost = fmt::format("{}: look after the machine and the network, and try again", error.what());

@@ -28,6 +28,12 @@ class ConnectionLost : public Error {
   using Error::Error;
 };
 
+/// The connection ended while a request was answered that is not made once more (Again::never).
+class ConnectionCut : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A request that named no job of its own was stopped (AskingFor).
 class AskingStopped : public Error {
  public:
@@ -93,7 +99,7 @@ class Remote {
 
   /// Connection::ask over the connection, which is made where there is none.
   /// @throws Error where it cannot be made: no ssh, no such host, no program there, another protocol; ConnectionLost
-  ///         where there was one before
+  ///         where there was one before; ConnectionCut
   std::optional<Message> ask(const Message& request, const Job& job, Again again = Again::once,
                              const Connection::Output& output = {});
 

@@ -14,6 +14,7 @@
 #include "backend/agent/file_piece.h"
 #include "backend/agent/remote.h"
 #include "backend/agent/shown_names.h"
+#include "backend/agent/taken.h"
 #include "backend/agent/temporary_folders.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
@@ -34,19 +35,14 @@ Message request_about(const char* word, const RemotePath& path) {
 template <typename T>
 T answer_about(const char* word, const RemotePath& path) {
   const auto remote = Remote::at(path.host);
-  return take<T>(*remote->ask(request_about(word, path), {}), "answer");
+  return taken_from<T>(path.host, *remote->ask(request_about(word, path), {}), "answer");
 }
 
 /// @returns nothing if the job was stopped
 template <typename T>
 std::optional<T> answer_to(const Message& request, const RemoteHost& host, const Job& job, Again again = Again::once) {
   const auto answer = Remote::at(host)->ask(request, job, again);
-  if (!answer) return std::nullopt;
-  try {
-    return take<T>(*answer, "answer");
-  } catch (const ProtocolError& error) {
-    throw Error(fmt::format("{}: {}: install the same version on both machines", host.words(), error.what()));
-  }
+  return answer ? std::optional(taken_from<T>(host, *answer, "answer")) : std::nullopt;
 }
 
 /// Copies of files from other machines.
@@ -57,7 +53,7 @@ class Copies {
     const std::lock_guard lock(mutex_);
     auto& [identity, copy] = copies_[path.url()];
     if (identity == facts.identity && std::filesystem::exists(copy)) return copy;
-    copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
+    copy = make_folder_of_copies() / std::filesystem::path(path.path).filename();
     show_copy_as(copy.string(), fmt::format("{} (copied to the temporary folder of this machine, TMPDIR)", path.url()));
     if (!fetch_file(path, copy, true, job)) return {};
     identity = facts.identity;
@@ -146,10 +142,6 @@ std::optional<std::string> weights_of(const RemotePath& folder, const Job& job) 
   return answer_to<std::string>(request_about("weights", folder), folder.host, job);
 }
 
-bool leave_there(const RemotePath& file, const Job& job) {
-  return answer_to<bool>(request_about("leave", file), file.host, job, Again::never).value_or(false);
-}
-
 bool require_writable_there(const RemotePath& file, bool overwrite, const Job& job) {
   // It is begun, and none of its bytes follows.
   Message request = request_about("write", file);
@@ -182,7 +174,7 @@ bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool ov
     put(request, "count", count);
     const auto answer = remote->ask(request, job);
     if (!answer) return false;
-    const auto bytes = take<std::vector<std::uint8_t>>(*answer, "answer");
+    const auto bytes = taken_from<std::vector<std::uint8_t>>(from.host, *answer, "answer");
     if (std::ssize(bytes) != count) throw Error(fmt::format("{}: came in another length", from.url()));
     file.write(bytes.data(), bytes.size());
     done += count;

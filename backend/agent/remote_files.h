@@ -43,7 +43,8 @@ std::optional<std::vector<DeviceFacts>> list_devices(const RemoteHost& host, con
 /// @throws Error likewise
 std::optional<RemotePath> place_for_run(const RemoteHost& host, const std::string& name, const Job& job,
                                         const std::string& ending = ".h5");
-/// Removes such a run, or a file that was left (leave_there); nothing where it has gone, and for any other file.
+/// Removes such a run, or a file that a command left there ("leave" of docs/agent.md); nothing where it has gone, and
+/// for any other file.
 void forget_run(const RemotePath& run, const Job& job);
 
 /// A path there from / on, for who knows no "~", such as the words of a command. The file need not be there.
@@ -65,11 +66,6 @@ std::filesystem::path file_here(const std::string& path, const Job& job = {});
 /// @returns false if the job was stopped
 /// @throws Error likewise, as AtomicFile, and where the file changes meanwhile
 bool fetch_file(const RemotePath& from, const std::filesystem::path& to, bool overwrite, const Job& job);
-
-/// Leaves a file, and the folder that was made for it on another machine ("folder" of docs/agent.md), there for good.
-/// @returns whether it stays; false too if the job was stopped
-/// @throws Error likewise
-bool leave_there(const RemotePath& file, const Job& job);
 
 /// Looks whether a file can be written on another machine.
 /// @returns false if the job was stopped

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
 
@@ -94,6 +95,10 @@ std::string said_there(std::string_view host, std::string_view sentence) {
 }
 
 bool is_remote(std::string_view path) { return path.starts_with(kScheme); }
+
+std::string name_without_folder(const std::string& path) {
+  return without_folder(is_remote(path) ? parse_remote_path(path).path : path);
+}
 
 RemotePath parse_remote_path(const std::string& url) {
   const std::string_view rest = std::string_view(url).substr(kScheme.size());

@@ -42,6 +42,10 @@ bool is_remote(std::string_view path);
 ///         that ssh would take for one of its options
 RemotePath parse_remote_path(const std::string& url);
 
+/// without_folder of a path here, or of what an URL names: the command that is recorded is the same on both machines.
+/// @throws UsageError as parse_remote_path
+std::string name_without_folder(const std::string& path);
+
 /// Words as a shell takes them from a line, without expanding anything: blanks part them, quotes and backslashes keep
 /// blanks.
 /// @param name  of what is split, in errors: "FOXSCOPE_SSH"

@@ -1,6 +1,9 @@
 #include "backend/agent/temporary_folders.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -49,6 +52,9 @@ void remove_unused(const std::filesystem::path& folder) {
 
 constexpr std::string_view kFolder = "foxscope-";
 constexpr std::string_view kFolderOfClient = "foxscope-agent-";
+constexpr std::string_view kFolderOfCopies = "foxscope-copies-";
+/// So many entries of the place for temporary files are looked at: a start waits for no longer list.
+constexpr int kMostLooked = 20'000;
 
 std::filesystem::path place_of_folders() {
   std::error_code failed;
@@ -59,6 +65,7 @@ std::filesystem::path place_of_folders() {
 struct Folders {
   std::mutex mutex;
   std::vector<std::filesystem::path> paths;
+  std::vector<int> locks;  ///< descriptors of locked folders, which the end of the process lets go
 };
 
 Folders& folders() {
@@ -66,9 +73,9 @@ Folders& folders() {
   return *all;
 }
 
+/// Under the mutex.
 std::filesystem::path make_folder(std::string_view beginning) {
   std::string folder = (place_of_folders() / fmt::format("{}XXXXXX", beginning)).string();
-  const std::lock_guard lock(folders().mutex);
   if (mkdtemp(folder.data()) == nullptr) {
     throw Error(fmt::format("{}: cannot write there ({}): set TMPDIR to a folder that you may write to", folder,
                             std::strerror(errno)));
@@ -76,11 +83,60 @@ std::filesystem::path make_folder(std::string_view beginning) {
   return folders().paths.emplace_back(folder);
 }
 
+/// A descriptor of this user's folder, never of what a link names; negative where there is none.
+int open_own_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  struct stat status {};
+  if (descriptor < 0 || (fstat(descriptor, &status) == 0 && status.st_uid == geteuid())) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+/// Removes a folder unless a process holds it, or its file system has no locks to say so.
+void remove_unheld(const std::filesystem::path& folder) {
+  const int descriptor = open_own_folder(folder);
+  if (descriptor < 0) return;
+  std::error_code failed;
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(folder, failed);
+  ::close(descriptor);
+}
+
 }  // namespace
 
-std::filesystem::path make_temporary_folder() { return make_folder(kFolder); }
+std::filesystem::path make_temporary_folder() {
+  const std::lock_guard lock(folders().mutex);
+  return make_folder(kFolder);
+}
 
-std::filesystem::path make_folder_of_client() { return make_folder(kFolderOfClient); }
+std::filesystem::path make_folder_of_client() {
+  const std::lock_guard lock(folders().mutex);
+  return make_folder(kFolderOfClient);
+}
+
+std::filesystem::path make_folder_of_copies() {
+  const std::lock_guard lock(folders().mutex);
+  for (;;) {
+    const std::filesystem::path folder = make_folder(kFolderOfCopies);
+    const int descriptor = open_own_folder(folder);
+    const bool taken = descriptor >= 0 && flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    // Between the making and the locking another process may take it for one that is left.
+    if (!taken && std::filesystem::exists(folder)) {
+      if (descriptor >= 0) folders().locks.push_back(descriptor);
+      return folder;
+    }
+    std::erase(folders().paths, folder);
+    if (descriptor >= 0) ::close(descriptor);
+  }
+}
+
+void remove_left_copies() {
+  std::error_code failed;
+  int looked = 0;
+  for (std::filesystem::directory_iterator entry(place_of_folders(), failed), end;
+       !failed && entry != end && looked < kMostLooked; entry.increment(failed), ++looked) {
+    if (entry->path().filename().native().starts_with(kFolderOfCopies)) remove_unheld(entry->path());
+  }
+}
 
 bool leave_temporary_folder(const std::filesystem::path& folder) {
   const std::lock_guard lock(folders().mutex);
@@ -97,6 +153,7 @@ void remove_temporary_folders() {
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
   }
+  for (const int descriptor : std::exchange(folders().locks, {})) ::close(descriptor);
 }
 
 std::filesystem::path cache_folder(const std::string& name) {

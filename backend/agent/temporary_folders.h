@@ -12,6 +12,13 @@ std::filesystem::path make_temporary_folder();
 /// The same, for a client of an agent.
 std::filesystem::path make_folder_of_client();
 
+/// The same, for copies of files of other machines. The process holds a lock on it until it ends, whatever ends it.
+std::filesystem::path make_folder_of_copies();
+
+/// Removes folders of copies whose processes have ended without removing them, as after SIGKILL: those that nobody
+/// locks, among the first 20,000 entries of the place for temporary files. Other processes' folders stay.
+void remove_left_copies();
+
 /// Leaves one of these folders where it is, for good. @returns whether it was one
 bool leave_temporary_folder(const std::filesystem::path& folder);
 

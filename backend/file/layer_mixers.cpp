@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/base/index.h"
+#include "backend/base/error.h"
 #include "backend/file/hdf5/hdf5_heap.h"
 #include "backend/file/run_sizes.h"
 #include "backend/text/tokenizer.h"
@@ -113,17 +113,30 @@ void read_attention(const Hdf5Object& model, TraceInfo& info) {
   if (std::ranges::any_of(windows, differs)) info.window_sizes = std::move(windows);
 }
 
-void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info) {
+void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info, const FaultyMixer& faulty) {
   const bool gated = model.integer_attribute("gated").value_or(1) != 0;
   info.forgetting.assign(static_cast<std::size_t>(info.layers), gated);
   if (!model.has_attribute("mixers")) return;
   const std::optional<Hdf5Object> layers = model.find("layers");
   if (!layers) model.file().fail_damaged(model.path() + "/layers", "is missing");
-  std::vector<LayerMixer> mixers;
-  mixers.reserve(static_cast<std::size_t>(info.layers));
+  std::vector<std::optional<LayerMixer>> read;
+  std::optional<LayerMixer> known;
   for (int layer = 0; layer < info.layers; ++layer) {
-    LayerMixer mixer = read_mixer(layers->child(fmt::format("{:02}", layer)), heap);
-    info.forgetting[index_of(layer)] = gated && mixer.decays();
+    try {
+      read.emplace_back(read_mixer(layers->child(fmt::format("{:02}", layer)), heap));
+      known = read.back();
+    } catch (const Error& error) {
+      if (!faulty) throw;
+      faulty(layer, error);
+      read.emplace_back();
+    }
+  }
+  if (!known) return;
+  std::vector<LayerMixer> mixers;
+  mixers.reserve(read.size());
+  for (const std::optional<LayerMixer>& found : read) {
+    LayerMixer mixer = found.value_or(*known);
+    info.forgetting[mixers.size()] = gated && mixer.decays();
     if (mixer.has_softmax()) mixer.decay = LayerMixer().decay;
     mixers.push_back(mixer);
   }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+
+#include "backend/base/error.h"
 #include "backend/file/hdf5/hdf5_object.h"
 #include "backend/file/hdf5/hdf5_writer.h"
 #include "backend/trace/trace.h"
@@ -17,10 +20,13 @@ void write_attention(Hdf5Writer& writer, const std::string& group, const TraceIn
 /// @throws Error naming the attribute
 void read_attention(const Hdf5Object& model, TraceInfo& info);
 
+using FaultyMixer = std::function<void(int layer, const Error& error)>;
 /// Reads them into `mixers` and `forgetting`, where the model says so. The attribute `gated` applies to layers for
 /// which nothing else says whether they forget.
-/// @param info   layers, and heads where nothing is said of the layers, are set
+/// @param info    layers, and heads where nothing is said of the layers, are set
+/// @param faulty  if given, takes the error of each layer whose mixer cannot be read; another layer's stands for it,
+///                and `mixers` stays empty where there is none
 /// @throws Error naming the attribute
-void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info);
+void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info, const FaultyMixer& faulty = {});
 
 }  // namespace foxscope

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -95,6 +96,7 @@ class AttentionCheck {
     for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
       if (kinds[kind].empty()) continue;
       for (const RowSum& row : sums) require_one(row, kind, layer, head, kinds[kind], arrays.gate);
+      require_numbers(kind, layer, head, arrays);
     }
   }
 
@@ -180,6 +182,35 @@ class AttentionCheck {
       if (arrays.normalizers[kind].empty()) continue;
       const double normalizer = arrays.normalizers[kind][i];
       sum.sum[kind] += std::exp(logit + (has_gate(kind) ? decay : 0) - normalizer);
+    }
+  }
+
+  /// A row of queries and keys that are numbers has a normaliser that is one.
+  void require_numbers(std::size_t kind, int layer, int head, const HeadArrays& arrays) {
+    const std::span<const float> lse = arrays.normalizers[kind];
+    const auto is_none = [](float number) { return std::isnan(number); };
+    if (std::ranges::none_of(lse, is_none) || (arrays.sink && !std::isfinite(*arrays.sink))) return;
+    const LayerMixer mixer = info_.mixer(layer);
+    const auto are_numbers = [&](Part part, int of_head, std::int64_t position) {
+      std::vector<float> scratch;
+      const auto row = store_.rows(part, layer, of_head, position, position + 1, scratch);
+      return std::ranges::all_of(row, [](float number) { return std::isfinite(number); });
+    };
+    // Behind a key that is no number rows may be none.
+    for (std::int64_t row = 0; row < std::ssize(lse); ++row) {
+      if (!are_numbers(Part::key, shared_head(mixer.heads, mixer.key_heads, head), row)) return;
+      if (!is_none(lse[index_of(row)])) continue;
+      if (!are_numbers(Part::query, shared_head(mixer.heads, mixer.query_heads, head), row)) continue;
+      if (problems_ != nullptr) {
+        problems_->push_back({kNormalizers[kind], layer, head, row, std::numeric_limits<double>::quiet_NaN()});
+        return;
+      }
+      const std::string name = name_of(spec_of(kNormalizers[kind]));
+      throw Error(
+          fmt::format("{}: /models/{}: row {} of layer {} head {} of the attention has no number for a "
+                      "normaliser in {}, though its query and keys are numbers: delete {}, and it is computed, "
+                      "or {}",
+                      file_, info_.name, row, layer, head, name, name, kUncheckedRemedy));
     }
   }
 

@@ -53,8 +53,9 @@ struct RowProblem {
 /// (it is a sum of log f, and f is at most 1), which the source checks wherever it reads c; and in softmax attention
 /// sum_j exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, and
 /// float32's rounding of logits, normaliser and c, 1e-2 at most, and the share that pruning may have left out. The same
-/// without c where normalisers without the gate were kept. Of linear mixers everything that M is made
-/// of must be numbers, which the source checks too. Arrays that were not kept are not looked at.
+/// without c where normalisers without the gate were kept. A normaliser is NaN only where the query or a key is no
+/// number. Of linear mixers everything that M is made of must be numbers, which the source checks too. Arrays that were
+/// not kept are not looked at.
 /// @param file      its name, for errors
 /// @param problems  if not null: takes the rows that do not sum to 1, which then are no error
 /// @throws Error naming file, layer, head, row, and the arrays that do not belong together

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
 #include "backend/file/file_trace.h"
 
 namespace foxscope {
@@ -22,6 +25,16 @@ void fill_sizes_without_layers(const Hdf5Object& model, TraceInfo& info) {
   info.heads = static_cast<int>(std::min<std::uint64_t>(dims[1], kMostHeads));
 }
 
+/// Calls visit(axis, extent) for the axes of an array, as far as it has them.
+template <typename Visit>
+void for_axes(const ArraySpec& spec, const std::vector<std::uint64_t>& dims, Visit visit) {
+  for (std::size_t n = 0; n < std::min(dims.size(), spec.axes.size()); ++n) {
+    visit(spec.axes.begin()[n], static_cast<int>(std::min<std::uint64_t>(dims[n], kMostHeads)));
+  }
+}
+
+bool is_of_heads(Axis axis) { return axis == Axis::head || axis == Axis::query_head; }
+
 }  // namespace
 
 void fill_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
@@ -33,15 +46,52 @@ void fill_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers
     if (spec.repeat != Repeat::layers) continue;
     const std::optional<Hdf5Object> object = first->find(name_of(spec));
     if (!object) continue;
-    const std::vector<std::uint64_t> dims = Hdf5Dataset(*object).dims();
-    for (std::size_t n = 0; n < std::min(dims.size(), spec.axes.size()); ++n) {
-      const Axis axis = spec.axes.begin()[n];
-      const auto extent = static_cast<int>(std::min<std::uint64_t>(dims[n], kMostHeads));
-      if (axis == Axis::head || axis == Axis::query_head) info.heads = std::max(info.heads, extent);
+    for_axes(spec, Hdf5Dataset(*object).dims(), [&](Axis axis, int extent) {
+      if (is_of_heads(axis)) info.heads = std::max(info.heads, extent);
       if (axis == Axis::key_head) info.key_heads = extent;
       if (axis == Axis::channel) info.head_dim = extent;
+    });
+  }
+}
+
+ExtentCounts count_extents(const Hdf5Object& layers, const TraceInfo& info) {
+  ExtentCounts counts;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (const ArraySpec& spec : kTraceArrays) {
+      if (spec.repeat != Repeat::layers || !belongs_to(spec, LayerMixer())) continue;
+      try {
+        const std::optional<Hdf5Object> group = layers.find(fmt::format("{:02}", layer));
+        if (!group) break;
+        const std::optional<Hdf5Object> object = group->find(name_of(spec));
+        if (!object) continue;
+        const Hdf5Dataset dataset(*object);
+        if (dataset.dims().size() != spec.axes.size()) continue;
+        for_axes(spec, dataset.dims(), [&](Axis axis, int extent) {
+          if (is_of_heads(axis)) ++counts.heads[extent];
+          if (axis == Axis::key_head) ++counts.key_heads[extent];
+          if (axis == Axis::channel) ++counts.head_dim[extent];
+        });
+      } catch (const Error&) {
+        continue;  // it is told of where it is held against the schema
+      }
     }
   }
+  return counts;
+}
+
+std::int64_t count_tokens(const Hdf5Object& tokens) {
+  for (const char* name : {"id", "input_id"}) {
+    try {
+      const std::optional<Hdf5Object> object = tokens.find(name);
+      if (!object) continue;
+      const Hdf5Dataset dataset(*object);
+      dataset.require_list();
+      if (dataset.dims().size() == 1 && dataset.count() > 0) return static_cast<std::int64_t>(dataset.count());
+    } catch (const Error&) {
+      continue;  // it is told of where it is held against the schema
+    }
+  }
+  return 0;
 }
 
 double usual_scale(const TraceInfo& info) {

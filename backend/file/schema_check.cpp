@@ -280,7 +280,8 @@ class SchemaWalk {
     walk_attributes(model, into.info);
     walk_tokens(model, into);
     const std::optional<Hdf5Object> layers = find(model, "layers");
-    if (into.info.length == 0 || !read_sizes(model, layers, into.info)) return;
+    if (into.info.length == 0 || !read_sizes(model, layers, into)) return;
+    into.looked_at = true;
     std::map<std::string, MemberNames> groups = {{"", {"tokens", "axes", "layers"}}};
     for (const ArraySpec& spec : kTraceArrays) {
       if (spec.repeat == Repeat::layers) continue;
@@ -309,7 +310,7 @@ class SchemaWalk {
 
   void walk_attributes(const Hdf5Object& model, TraceInfo& info) {
     for (const char* name : {"model_type", "weights_sha256", "device", "attention_kernel"}) text_attribute(model, name);
-    text_attribute(model, "config", /*json=*/true);
+    info.config = text_attribute(model, "config", /*json=*/true).value_or("");
     info.intervention = text_attribute(model, "intervention", /*json=*/true).value_or("");
     const std::string dtype = text_attribute(model, "dtype").value_or("");
     if (dtype == "float32" || dtype == "bfloat16") {
@@ -330,18 +331,25 @@ class SchemaWalk {
     const std::optional<Hdf5Object> group = find(model, "tokens");
     if (!group) return add(Kind::broken, model.path() + "/tokens", "a group with id and input_id", kAbsent);
     note_unknown(*group, {"id", "input_id", "byte_start", "byte_end", "string"});
-    const std::optional<Hdf5Object> id = find(*group, "id");
-    if (!id) return add(Kind::broken, group->path() + "/id", "int32 [L]", kAbsent);
-    attempt(id->path(), "int32 [L]", [&] {
-      const Hdf5Dataset dataset(*id);
-      if (dataset.type().element != Element::int32 || dataset.dims().size() != 1 || dataset.count() == 0) {
-        throw Error(dataset.form());
-      }
-      dataset.require_list();
-      into.info.length = static_cast<std::int64_t>(dataset.count());
-    });
+    std::vector<std::int32_t> ids;
+    if (const std::optional<Hdf5Object> id = find(*group, "id")) {
+      attempt(id->path(), "int32 [L]", [&] {
+        const Hdf5Dataset dataset(*id);
+        if (dataset.type().element != Element::int32 || dataset.dims().size() != 1 || dataset.count() == 0) {
+          throw Error(dataset.form());
+        }
+        dataset.require_list();
+        ids = dataset.values<std::int32_t>();
+      });
+    } else {
+      add(Kind::broken, group->path() + "/id", "int32 [L]", kAbsent);
+    }
+    into.info.length = count_tokens(*group);
     if (into.info.length == 0) return;
-    read_column<std::int32_t>(*group, "input_id", Element::int32, into.info.length, /*required=*/true);
+    const auto input =
+        read_column<std::int32_t>(*group, "input_id", Element::int32, into.info.length, /*required=*/true);
+    check_ids(group->path() + "/input_id", input, 0, into.info);
+    check_ids(group->path() + "/id", ids, -1, into.info);
     const auto starts = read_column<std::int64_t>(*group, "byte_start", Element::int64, into.info.length);
     const auto ends = read_column<std::int64_t>(*group, "byte_end", Element::int64, into.info.length);
     if (starts.empty() != ends.empty()) {
@@ -360,6 +368,22 @@ class SchemaWalk {
         if (find_invalid_utf8(word)) throw Error("bytes that are not UTF-8");
       }
     });
+  }
+
+  /// Ids are of the vocabulary, whose size the model's configuration may say.
+  /// @param first  the smallest that may be there: -1 of a label that nothing follows
+  void check_ids(const std::string& path, std::span<const std::int32_t> ids, std::int32_t first,
+                 const TraceInfo& info) {
+    const auto config = nlohmann::json::parse(info.config, nullptr, /*allow_exceptions=*/false);
+    std::int64_t end = std::int64_t{1} << 31U;
+    if (config.is_object()) {
+      const auto size = config.find("vocab_size");
+      if (size != config.end() && size->is_number_integer() && *size > 0) end = size->get<std::int64_t>();
+    }
+    const auto found = std::ranges::find_if(ids, [&](std::int32_t id) { return id < first || id >= end; });
+    if (found == ids.end()) return;
+    add(Kind::note, path, fmt::format("ids of tokens, from 0 to {}", end - 1),
+        fmt::format("{} at [{}]", *found, found - ids.begin()));
   }
 
   template <typename T>
@@ -395,34 +419,43 @@ class SchemaWalk {
     }
   }
 
+  /// Takes sizes of attributes, and where these are missing or wrong those of most arrays.
   /// @returns whether arrays can be held against the sizes
-  bool read_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
+  bool read_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, SchemaModel& into) {
+    TraceInfo& info = into.info;
     const std::string& path = model.path();
-    if (!attempt(path + "/layers", "a group for each layer", [&] { fill_sizes(model, layers, info); })) return false;
+    if (layers) {
+      info.layers = static_cast<int>(std::min<std::size_t>(names_of(*layers).size(), kMostLayers));
+    } else {
+      attempt(path, "arrays that give sizes", [&] { fill_sizes(model, layers, info); });
+    }
     info.layers = static_cast<int>(integer_attribute(model, "layers", 1, kMostLayers).value_or(info.layers));
-    info.heads = static_cast<int>(integer_attribute(model, "heads", 1, kMostHeads).value_or(info.heads));
-    info.key_heads = std::max(1, info.key_heads);
-    info.key_heads = static_cast<int>(integer_attribute(model, "key_heads", 1, kMostHeads).value_or(info.key_heads));
-    info.head_dim = static_cast<int>(integer_attribute(model, "head_dim", 0, kMostHeads).value_or(info.head_dim));
-    bool described = attempt(path + "@mixers", "a mixer with its sizes for each layer", [&] {
-      read_mixers(model, heap_, info);
-      read_attention(model, info);
-    });
+    read_mixers_of(model, layers, into);
+    const ExtentCounts counts = layers && info.mixers.empty() ? count_extents(*layers, info) : ExtentCounts();
+    const int heads = size_of_attribute(model, "heads", 1, counts.heads, info.heads);
+    const int key_heads = std::max(1, size_of_attribute(model, "key_heads", 1, counts.key_heads, info.key_heads));
+    const int head_dim = size_of_attribute(model, "head_dim", 0, counts.head_dim, info.head_dim);
+    if (info.mixers.empty()) {
+      info.heads = heads;
+      info.key_heads = key_heads;
+      info.head_dim = head_dim;
+    }
+    attempt(path, "windows and a cap of logits", [&] { read_attention(model, info); });
     if (info.layers < 1 || info.heads < 1) {
-      add(Kind::broken, path + "@heads", "the number of heads, of the model or of an array of layer 00", kAbsent);
+      add(Kind::broken, path + "@heads", "the number of heads, of the model or of its arrays", kAbsent);
       return false;
     }
-    if (described && info.mixers.empty() && info.heads % info.key_heads != 0) {
+    if (info.mixers.empty() && info.heads % info.key_heads != 0) {
       add(Kind::broken, path + "@key_heads", fmt::format("a divisor of {} heads", info.heads),
           fmt::format("{}", info.key_heads));
-      described = false;
+      info.key_heads = info.heads;
     }
     if (!fits_heads(*file_, info.layers, info.heads)) {
       add(Kind::broken, path, fmt::format("as many heads as a file of {} bytes can have", file_->size()),
           fmt::format("{} layers of {}", info.layers, info.heads));
       return false;
     }
-    for (int layer = 0; described && schema_ < kMixerSchema && layer < info.layers; ++layer) {
+    for (int layer = 0; schema_ < kMixerSchema && layer < info.layers; ++layer) {
       if (info.mixer(layer).has_softmax()) continue;
       add(Kind::broken, "/@foxscope_schema", fmt::format("{}, as there are linear mixers", kMixerSchema),
           fmt::format("{}", schema_));
@@ -430,7 +463,47 @@ class SchemaWalk {
     }
     const std::optional<double> scale = real_attribute(model, "softmax_scale");
     info.softmax_scale = static_cast<float>(scale.value_or(usual_scale(info)));
-    return described;
+    return true;
+  }
+
+  /// Mixers of layers. Layers without a word about theirs, if all are, are held against softmax attention; others whose
+  /// mixer is not known may have any arrays.
+  void read_mixers_of(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, SchemaModel& into) {
+    constexpr const char* kExpected = "a mixer with its sizes for each layer";
+    std::vector<int> faulty;
+    attempt(model.path() + "@mixers", kExpected, [&] {
+      read_mixers(model, heap_, into.info, [&](int layer, const Error& error) {
+        if (faulty.empty()) add(Kind::broken, model.path() + "@mixers", kExpected, reason_of(error, model.path()));
+        faulty.push_back(layer);
+      });
+    });
+    const bool none = std::ssize(faulty) == into.info.layers;
+    for (const int layer : faulty) {
+      if (!none || names_mixer(layers, layer)) into.not_looked_at.push_back(layer);
+    }
+  }
+
+  static bool names_mixer(const std::optional<Hdf5Object>& layers, int layer) {
+    try {
+      const auto group = layers ? layers->find(fmt::format("{:02}", layer)) : std::nullopt;
+      return group && group->has_attribute("mixer");
+    } catch (const Error&) {
+      return true;
+    }
+  }
+
+  /// A size by its attribute, if an array has it or no array says otherwise; else the size of most arrays.
+  int size_of_attribute(const Hdf5Object& model, const char* name, std::int64_t least, const std::map<int, int>& counts,
+                        int otherwise) {
+    const auto most = std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
+    const int found = most == counts.end() ? otherwise : most->first;
+    const std::optional<std::int64_t> value = integer_attribute(model, name, least, kMostHeads);
+    if (!value) return found;
+    const int size = static_cast<int>(*value);
+    if (counts.empty() || counts.contains(size)) return size;
+    add(Kind::broken, fmt::format("{}@{}", model.path(), name), fmt::format("{}, as its arrays have", found),
+        fmt::format("{}", size));
+    return found;
   }
 
   void note_scale(const Hdf5Object& model, const SchemaModel& into) {
@@ -477,7 +550,7 @@ class SchemaWalk {
         add(Kind::broken, path, fmt::format("a group, as there are {} layers", into.info.layers), kAbsent);
         continue;
       }
-      if (!attempt(path, "a group of its own", [&] { account_.take(*group); })) continue;
+      if (!attempt(path, "a group of its own", [&] { account_.take(*group); }) || is_passed_over(into, layer)) continue;
       note_unknown(*group, arrays);
       for (const ArraySpec& spec : kTraceArrays) {
         if (spec.repeat != Repeat::layers) continue;
@@ -485,6 +558,10 @@ class SchemaWalk {
       }
     }
     check_stored(model, into);
+  }
+
+  static bool is_passed_over(const SchemaModel& model, int layer) {
+    return std::ranges::binary_search(model.not_looked_at, layer);
   }
 
   /// Queries and keys, and values, are there for every layer or for none.
@@ -495,6 +572,7 @@ class SchemaWalk {
           into.present, [&](const auto& array) { return std::ranges::find(together, array.first) != together.end(); });
       for (int layer = 0; any && layer < into.info.layers; ++layer) {
         for (const TraceArray array : together) {
+          if (is_passed_over(into, layer)) continue;
           const ArraySpec& spec = spec_of(array);
           if (!belongs_to(spec, into.info.mixer(layer)) || into.present.contains({array, layer})) continue;
           if (seen_.contains(fmt::format("{}/{}", model.path(), path_of(spec, layer)))) continue;
@@ -545,6 +623,8 @@ class SchemaWalk {
       account_.take_stored(*dataset);
       if (spec.storage == Storage::store) {
         check_stored_numbers(spec, index, *dataset, into.info);
+      } else if (spec.array == TraceArray::log_forget_gradient) {
+        check_saliency(*dataset, into.info);
       } else if (spec.repeat == Repeat::layers || spec.array == TraceArray::per_token_loss) {
         check_numbers(spec, index, *dataset, into.info);  // the others may be larger than memory
         if (spec.array == TraceArray::cumulative_log_gate) check_means(object, *dataset);
@@ -605,6 +685,22 @@ class SchemaWalk {
                              place_in(dataset.dims(), static_cast<std::uint64_t>(negative - numbers.begin()))));
     }
     check_falling(dataset, numbers);
+  }
+
+  /// Layer by layer, of the heads that forget.
+  void check_saliency(const Hdf5Dataset& dataset, const TraceInfo& info) {
+    const std::uint64_t row = dataset.dims()[2];
+    const std::uint64_t size = dataset.dims()[1] * row;
+    for (int layer = 0; layer < info.layers && !job_.stopped(); ++layer) {
+      const std::uint64_t begin = index_of(layer) * size;
+      const std::vector<float> numbers =
+          dataset.values<float>(begin, static_cast<std::uint64_t>(info.mixer(layer).heads) * row);
+      const auto found = std::ranges::find_if(numbers, [](float number) { return !std::isfinite(number); });
+      if (found == numbers.end()) continue;
+      return add(Kind::note, dataset.path(), "finite numbers",
+                 fmt::format("one that is not finite at {}",
+                             place_in(dataset.dims(), begin + static_cast<std::uint64_t>(found - numbers.begin()))));
+    }
   }
 
   /// Means that are kept beside sums are theirs.

@@ -28,7 +28,9 @@ struct SchemaFinding {
 
 /// A model of the file as far as it could be read.
 struct SchemaModel {
-  TraceInfo info;                                ///< name and sizes; length 0: no tokens could be read
+  TraceInfo info;                                ///< name and sizes, as far as they are known
+  bool looked_at = false;                        ///< whether sizes were known, so that its arrays were looked at
+  std::vector<int> not_looked_at;                ///< layers whose mixer is not known, ascending
   std::set<std::pair<TraceArray, int>> present;  ///< arrays of the right type and shape, by layer
   bool has_text = false;                         ///< a text, and the places of tokens in it
   bool has_words = false;                        ///< strings of tokens
@@ -46,8 +48,10 @@ struct SchemaReport {
 /// Holds a run file, perhaps of another program, against the schema of docs/files.md, and goes on behind what is wrong:
 /// groups, datasets and attributes that are missing, of another type, shape or unit, of lengths that disagree, or that
 /// nothing reads; numbers that are not finite; sums of log f that rise; rows of attention that do not sum to 1, by
-/// check_run, where everything else is as it should be. Each part of the file is visited once, and one array of a layer
-/// is in memory at a time; queries, keys and values are read piece by piece.
+/// check_run, where everything else is as it should be. Sizes
+/// are those of attributes, or of most arrays where these say otherwise, and the length that of a column of tokens.
+/// Each part of the file is visited once, and one array of a layer is in memory at a time; queries, keys and values are
+/// read piece by piece.
 /// @returns nothing if the job was stopped
 /// @throws Error where the file cannot be opened at all: missing, not HDF5, cut short
 std::optional<SchemaReport> check_schema(const std::filesystem::path& path, const Job& job);

@@ -35,7 +35,8 @@ std::string words_before(const TokenTable& tokens, std::int64_t position, int wo
   for (std::int64_t p = position - 1; p >= 0 && p >= position - kMostTokens && words > 0; --p) {
     const std::string token = predicted_string(tokens, p);
     before.insert(0, token);
-    if (token.starts_with(' ') || token.find('\n') != std::string::npos) --words;
+    const bool by_id = index_of(p) >= tokens.string.size();
+    if (by_id || token.starts_with(' ') || token.find('\n') != std::string::npos) --words;
   }
   before.erase(0, std::min(before.find_first_not_of(" \n"), before.size()));
   return before;

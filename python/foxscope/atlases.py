@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -21,11 +22,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Atlas", "AtlasModel"]
 
-Head: TypeAlias = tuple[SupportsIndex, SupportsIndex]
-"""Layer and head, from 0."""
+Head: TypeAlias = tuple[SupportsIndex, SupportsIndex] | str
+"""Layer and head, from 0: (6, 1), or "6:1" as the program writes them."""
 
 _TEXTS = ("model", "string", "name")
 """Columns that may look like numbers, and are text."""
+
+
+def _head_word(head: Head) -> str:
+    """A head as the program writes it, "6:1". Raises FoxscopeError for what is none."""
+    wrong = f'head {head!r:.80}: take a layer and a head, as in (6, 1) or "6:1"'
+    if isinstance(head, str):
+        if not re.fullmatch("[0-9]+:[0-9]+", head):
+            raise FoxscopeError(wrong)
+        return head
+    try:
+        layer, number = head
+    except (TypeError, ValueError):
+        raise FoxscopeError(wrong) from None
+    return f"{as_integer(layer, 'head')}:{as_integer(number, 'head')}"
 
 
 def _column(name: str, values: Sequence[str]) -> Any:
@@ -113,8 +128,8 @@ class AtlasModel:
         self._known: dict[tuple[str, str], pd.DataFrame] = {}
 
     def table(self, name: str, head: Head | None = None) -> "pd.DataFrame":
-        """A table of the atlas by its name; the index is layer and head. head: of this head alone."""
-        chosen = "" if head is None else ":".join(str(as_integer(part, "head")) for part in head)
+        """A table of the atlas by its name; the index is layer and head. head: of this head alone, (6, 1) or "6:1"."""
+        chosen = "" if head is None else _head_word(head)
         known = self._known.get((name, chosen))
         if known is None:
             words = ["info", self.atlas.path_there, "--table", name, "--csv", "--model", self.name]

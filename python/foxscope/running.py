@@ -1,6 +1,7 @@
 """Models that are run from here."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -28,6 +29,11 @@ def _named(checkpoints: Checkpoints) -> list[tuple[str, str]]:
 
 def _content(text: "str | os.PathLike[str]") -> bytes:
     if isinstance(text, str):
+        if os.path.isfile(text):
+            warnings.warn(
+                f"text: {text!r:.80} is read as the text itself; to read the file of that name, give it as a pathlib.Path",
+                stacklevel=3,
+            )
         try:
             return text.encode()
         except UnicodeEncodeError:
@@ -117,6 +123,12 @@ def compare(
     """
     if isinstance(models, Run):
         return models.compare(**options)
+    files = [path for _, path in _named(models) if path.endswith(".h5") or os.path.isfile(path)]
+    if files:
+        raise FoxscopeError(
+            f"compare: {files[0]} is a file, and checkpoints are folders: foxscope.open({files[0]!r}).compare() is of the "
+            "two models of a run file, and the command `foxscope compare A.h5 B.h5` is of two files"
+        )
     if text is None:
         raise FoxscopeError("compare: give a run, or two checkpoints and a text")
     with run(models, text, **options) as made:

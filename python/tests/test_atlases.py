@@ -76,6 +76,10 @@ def test_tokens_of_a_head(atlas: Atlas, path: Path) -> None:
     assert tokens["count"].dtype == np.int64
     assert tokens["mean_log_gate"].dtype == np.float64
     assert atlas["fox"].tokens((np.int64(5), np.int64(2))).equals(tokens)
+    assert atlas["fox"].tokens("5:2").equals(tokens)
+    for wrong in ("5", "5:2:1", "a:b", (5,), 5):
+        with pytest.raises(FoxscopeError, match=r'take a layer and a head, as in \(6, 1\) or "6:1"'):
+            atlas["fox"].tokens(wrong)  # type: ignore[arg-type]
 
 
 def test_resets_and_classes(atlas: Atlas, path: Path) -> None:

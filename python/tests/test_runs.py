@@ -221,6 +221,12 @@ def test_a_model_is_run_on_a_text(tmp_path: Path) -> None:
         foxscope.run(checkpoint, text, output)
     models = {"a": checkpoint, "b": checkpoint}
     assert foxscope.compare(models, text, length=6).difference == 0
+    with pytest.raises(FoxscopeError, match=r"compare: .*run\.h5 is a file, .* `foxscope compare A\.h5 B\.h5`"):
+        foxscope.compare([output, output], text)
+    with pytest.warns(UserWarning, match=r"text\.txt' is read as the text itself; .*pathlib\.Path"):
+        run = foxscope.run(checkpoint, str(text))
+    with run:
+        assert run.text == str(text)
 
 
 def test_what_was_not_kept_is_said(fixture_run: Callable[..., Path]) -> None:

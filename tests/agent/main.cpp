@@ -30,6 +30,7 @@ int starts() {
 
 /// Answers what any agent answers, and
 /// - "end": ends at once, without an answer
+/// - "stopped once": the first one says that it was stopped, as an agent that is ended there
 /// - "echo": gives the request's "word" back
 void serve(const std::string& role) {
   const int start = starts();
@@ -40,6 +41,12 @@ void serve(const std::string& role) {
   agent.answers("end", [](const agent::Asked&) -> std::optional<agent::Message> { _exit(3); });
   agent.answers("end once", [start](const agent::Asked&) -> std::optional<agent::Message> {
     if (start == 1) _exit(3);
+    agent::Message answer;
+    answer.header["answer"] = start;
+    return answer;
+  });
+  agent.answers("stopped once", [start](const agent::Asked&) -> std::optional<agent::Message> {
+    if (start == 1) return std::nullopt;
     agent::Message answer;
     answer.header["answer"] = start;
     return answer;
@@ -94,6 +101,7 @@ int main(int count, char** arguments) {
     setenv("FOXSCOPE_TEST_ARGUMENTS", words.c_str(), 1);
     return foxscope::test::play(role);
   }
+  if (role != nullptr) return std::string_view(arguments[1]) == "fail" ? 1 : 0;  // as a command there
   foxscope::test::set_this_program(std::filesystem::read_symlink("/proc/self/exe"));
   testing::InitGoogleTest(&count, arguments);
   return RUN_ALL_TESTS();

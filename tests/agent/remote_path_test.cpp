@@ -34,10 +34,16 @@ TEST(RemotePath, IsWrittenAsItWasRead) {
                           "ssh://box/a b.h5", "ssh://box/50%25.h5", "ssh://box/a%2520b", "ssh://box/two%0Alines"}) {
     EXPECT_EQ(parse_remote_path(url).url(), url);
   }
-  // What a folder there lists is opened by its URL.
+  // A name that a folder there lists is opened by its URL.
   for (const char* path : {"/50%.h5", "/a%20b.h5", "/%25", "/q'\".h5", "/a\nb", "/a?b#c"}) {
     EXPECT_EQ(parse_remote_path(RemotePath{{"", "box", 0}, path}.url()).path, path);
   }
+}
+
+TEST(RemotePath, HasTheNameOfTheFileThere) {
+  EXPECT_EQ(agent::name_without_folder("ssh://box/data/a%20b%25.h5"), "a b%.h5");
+  EXPECT_EQ(agent::name_without_folder("ssh://box/~/run.h5"), "run.h5");
+  EXPECT_EQ(agent::name_without_folder("data/a%20b.h5"), "a%20b.h5");
 }
 
 TEST(RemotePath, SaysWhatIsWrongWithAnUrl) {

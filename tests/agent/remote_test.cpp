@@ -125,6 +125,19 @@ TEST(Remote, SaysItsState) {
   Remote::close_all();
 }
 
+TEST(Remote, AnAgentThatIsEndedIsNoStopOfOurs) {
+  const TemporaryFolder folder;
+  const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
+  const Role role("serve");
+  const auto remote = Remote::at({"ann", "box", 0});
+  EXPECT_EQ(error_of([&] { remote->ask(request_for("stopped once"), {}, agent::Again::never); }),
+            "ann@box: foxscope was ended there: what was going on there has ended with it: start it again");
+  std::filesystem::remove(folder / "starts");
+  Remote::close_all();
+  EXPECT_EQ(Remote::at({"ann", "box", 0})->ask(request_for("stopped once"), {})->header["answer"], 2);
+  Remote::close_all();
+}
+
 TEST(Remote, StaysLostUntilItIsToReconnect) {
   const TemporaryFolder folder;
   const Variable counter("FOXSCOPE_TEST_COUNTER", folder / "starts");
@@ -238,8 +251,15 @@ TEST(RemoteFiles, WhatWasLeftIsForgottenAlsoByAnotherAgent) {
   };
   const agent::RemotePath left = made();
   const agent::RemotePath lost = made();
-  EXPECT_TRUE(agent::leave_there(left, {}));
-  EXPECT_FALSE(agent::leave_there({host, folder.text() + "/other/run.h5"}, {}));
+  const auto leave = [&](const std::vector<std::string>& files, const char* word) {
+    agent::Message request = agent::request_for("command");
+    agent::put(request, "arguments", std::vector<std::string>{word});
+    agent::put(request, "leave", files);
+    return agent::take<bool>(*agent::Remote::at(host)->ask(request, {}), "left", false);
+  };
+  EXPECT_FALSE(leave({lost.path}, "fail"));
+  EXPECT_FALSE(leave({folder.text() + "/other/run.h5"}, "succeed"));
+  EXPECT_TRUE(leave({left.path}, "succeed"));
   agent::Remote::close_all();  // the agent ends
   EXPECT_TRUE(std::filesystem::exists(left.path));
   EXPECT_FALSE(std::filesystem::exists(lost.path));

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -41,6 +42,13 @@ def write_run(path, length=60, heads=4, key_heads=2, dim=8, layers=2, attributes
                 group["cumulative_log_gate"] = c
             if "lse" in arrays:
                 group["log_normalizer"] = lse.astype(numpy.float32)
+    return path
+
+
+def odd_run(test, name, change):
+    path = write_run(test.folder / f"{name}.h5")
+    with h5py.File(path, "r+") as file:
+        change(file["models/mine"])
     return path
 
 
@@ -122,12 +130,6 @@ class HandWrittenTest(CommandLineTest):
 
 
 class CheckTest(CommandLineTest):
-    def odd(self, name, change):
-        path = write_run(self.folder / f"{name}.h5")
-        with h5py.File(path, "r+") as file:
-            change(file["models/mine"])
-        return path
-
     def odd_files(self):
         def rising(model):
             model["layers/01/cumulative_log_gate"][...] *= -1
@@ -138,9 +140,9 @@ class CheckTest(CommandLineTest):
         def scaled(model):
             model.attrs["softmax_scale"] = 1.0
 
-        return [(self.odd("rising", rising), ["layers/01/cumulative_log_gate", "rises", "position 0 of head 0"]),
-                (self.odd("off", off), ["row 0 of layer 1 head 2", "sums to 0.049787", "log_normalizer"]),
-                (self.odd("scaled", scaled), ["row 0 of layer 0 head 0", "softmax_scale, query and key"])]
+        return [(odd_run(self, "rising", rising), ["layers/01/cumulative_log_gate", "rises", "position 0 of head 0"]),
+                (odd_run(self, "off", off), ["row 0 of layer 1 head 2", "sums to 0.049787", "log_normalizer"]),
+                (odd_run(self, "scaled", scaled), ["row 0 of layer 0 head 0", "softmax_scale, query and key"])]
 
     def test_what_contradicts_itself_is_refused_by_every_reader(self):
         for path, words in self.odd_files():
@@ -191,20 +193,21 @@ class CheckTest(CommandLineTest):
         loss = self.run_fixture(extra=["--keep", "loss"])
         self.assertEqual(self.done("check", loss),
                          "fox-pro: 64 tokens, 2 layers: there are no rows of attention to add up\n"
-                         "  without maps of F, gates, decay times: there are no layers/NN/cumulative_log_gate (all layers)\n"
-                         "  without maps of A, M and logits, statistics of heads: there are no "
+                         "  without maps of F, gates, decay times: there are no sound layers/NN/cumulative_log_gate (all layers)\n"
+                         "  without maps of A, M and logits, statistics of heads: there are no sound "
                          "layers/NN/cumulative_log_gate (all layers), layers/NN/query (all layers), layers/NN/key (all "
                          "layers)\n"
-                         "  without words: there are no tokens/string, or /text/content with tokens/byte_start and "
+                         "  without words: there are no sound tokens/string, or /text/content with tokens/byte_start and "
                          "byte_end\n"
-                         "  without saliency: there are no gradients/log_forget\n"
-                         "  without predictions: there are no predictions/hidden_state or hidden_states/NN or logits\n")
+                         "  without saliency: there are no sound gradients/log_forget\n"
+                         "  without predictions: there are no sound predictions/hidden_state or hidden_states/NN or logits\n")
 
     def test_rows_that_are_no_numbers_are_told_apart(self):
         def gone(model):
+            model["layers/01/query"][2] = numpy.nan
             model["layers/01/log_normalizer"][2] = numpy.nan
 
-        said = self.done("check", self.odd("gone", gone))
+        said = self.done("check", odd_run(self, "gone", gone))
         self.assertIn("4 rows of the attention are not a number, ", said)
 
     @unittest.skipUnless(DRAWS, "a build without Qt")
@@ -279,7 +282,7 @@ class SchemaTest(CommandLineTest):
         lines = result.stdout.decode().splitlines()
         self.assertIn("/models/mine/layers/01/log_normalizer: expected float32 [4, 60] (head, position), found float64 "
                       "[4, 60]", lines)
-        self.assertIn("  without maps of F, gates, decay times: there are no layers/NN/cumulative_log_gate (layer 2)", lines)
+        self.assertIn("  without maps of F, gates, decay times: there are no sound layers/NN/cumulative_log_gate (layer 2)", lines)
 
     def test_log_f_in_the_place_of_its_sums_is_told_apart(self):
         path = write_run(self.folder / "terms.h5", arrays=["c"])
@@ -322,6 +325,138 @@ class SchemaTest(CommandLineTest):
                          [("/@content", "losses of windows (`foxscope eval loss`)")])
         self.assertEqual(made(lambda file: file.move("models/mine", "models/a b")), [("/models/a b", "another")])
 
+    def test_one_wrong_thing_hides_no_other(self):
+        def spoil(model):
+            loss = model.require_group("loss")
+            loss["per_token_loss"] = numpy.zeros(57, numpy.float32)
+            del model["layers/01/key"]
+
+        others = [("/loss/per_token_loss", "float32 [57]"), ("/layers/01/key", "nothing")]
+
+        def put(path, dtype):
+            def change(model):
+                ids = model[path][...]
+                del model[path]
+                model[path] = ids.astype(dtype)
+
+            return change
+
+        def filtered(model):
+            c = model["layers/00/cumulative_log_gate"][...]
+            del model["layers/00/cumulative_log_gate"]
+            model.create_dataset("layers/00/cumulative_log_gate", data=c, compression="lzf")
+
+        def mixers(model):
+            model.attrs["mixers"] = ["attention", "attention"]
+
+        def attribute(name, value):
+            return lambda model: model.attrs.__setitem__(name, value)
+
+        for change, place, there in [
+                (put("tokens/id", "<i8"), "/tokens/id", "int64 [60]"),
+                (put("tokens/id", ">i4"), "/tokens/id", "big-endian"),
+                (lambda model: model.__delitem__("tokens/id"), "/tokens/id", "nothing"),
+                (put("tokens/input_id", "<i8"), "/tokens/input_id", "int64 [60]"),
+                (attribute("heads", 5), "@heads", "5"), (attribute("heads", "four"), "@heads", "not a whole number"),
+                (attribute("key_heads", 3), "@key_heads", "3"), (attribute("head_dim", 9), "@head_dim", "9"),
+                (mixers, "@mixers", "layers/00@mixer"), (filtered, "/layers/00/cumulative_log_gate", "filter number 32000")]:
+            with self.subTest(place=place, there=there):
+                path = odd_run(self, "several", lambda model, change=change: [spoil(model), change(model)])
+                findings = [(name.removeprefix("/models/mine"), what) for name, _, what in found(self, path)]
+                [first] = [finding for finding in findings if finding not in others]
+                self.assertEqual(first[0], place)
+                self.assertIn(there, first[1])
+                self.assertEqual(sorted(findings), sorted([first, *others]))
+                text = self.foxscope("check", path).stdout.decode()
+                self.assertIn("mine: 60 tokens, 2 layers\n", text)
+                self.assertNotIn("everything", text)
+
+    def test_what_could_not_be_looked_at_is_called_so(self):
+        path = odd_run(self, "tokens", lambda model: model.__delitem__("tokens"))
+        self.assertEqual(len(found(self, path)), 1)
+        text = self.foxscope("check", path).stdout.decode()
+        self.assertIn("mine: not looked at, as its sizes are not known\n", text)
+        self.assertNotIn("there are no", text)
+        hybrid = self.run_fixture("samba", name="hybrid.h5")
+        with h5py.File(hybrid, "r+") as file:
+            [model] = file["models"].values()
+            model["layers/01"].attrs["mixer"] = "unheard-of"
+        self.assertEqual(len(found(self, hybrid)), 1)
+        self.assertIn("  not looked at, as the mixer is not known: layer 1\n",
+                      self.foxscope("check", hybrid).stdout.decode())
+
+    def test_advice_about_parts_of_hdf5_that_are_not_read_helps(self):
+        def lay(name, **options):
+            def change(file):
+                data = file[name][...] if name in file else None
+                del file[name]
+                file.create_dataset(name, data=data.astype(options.pop("dtype", data.dtype)), **options)
+
+            return change
+
+        def link(file):
+            file.move("models/mine/tokens", "elsewhere")
+            file["models/mine/tokens"] = h5py.SoftLink("/elsewhere")
+
+        def named(file):
+            data = file[c][...]
+            file["type"] = data.dtype
+            del file[c]
+            file.create_dataset(c, data=data, dtype=file["type"])
+
+        def outside(file):
+            data = file[c][...]
+            data.tofile(self.folder / "c.bin")
+            del file[c]
+            file.create_dataset(c, data.shape, data.dtype, external=[(str(self.folder / "c.bin"), 0, data.nbytes)])
+
+        c, query = "models/mine/layers/00/cumulative_log_gate", "models/mine/layers/00/query"
+        helped = 0
+        for name, change in [(c, lay(c, chunks=(4, 60), fletcher32=True)), (c, lay(c, compression="lzf")),
+                             (c, lay(c, dtype=">f8")), ("models/mine/tokens/id", lay("models/mine/tokens/id", dtype=">i4")),
+                             (query, lay(query, chunks=(1, 60, 8))), ("models/mine/tokens", link), (c, named), (c, outside)]:
+            path, whole = write_run(self.folder / "odd.h5"), self.folder / "whole.h5"
+            with h5py.File(path, "r+") as file:
+                change(file)
+            [(place, there)] = [(place, there) for place, _, there in found(self, path) if "`" in there]
+            with self.subTest(there):
+                self.assertEqual(place, f"/{name}")
+                advice = there.split("`")[1]
+                if advice.startswith("h5repack"):
+                    tool = shutil.which("h5repack")
+                    if tool is None:
+                        continue
+                    words = [{"h5repack": tool, "IN": path, "OUT": whole}.get(word, word) for word in advice.split()]
+                    subprocess.run(words, check=True)
+                else:
+                    shutil.copy(path, whole)
+                    with h5py.File(whole, "r+") as file:
+                        exec(advice, {"f": file, "name": name})
+                self.assertEqual(found(self, whole), [])
+                helped += 1
+        self.assertGreaterEqual(helped, 5)
+
+    def test_ids_that_no_vocabulary_has_are_notes(self):
+        path = write_run(self.folder / "ids.h5", attributes=[("softmax_scale", 8**-0.5), ("config", '{"vocab_size": 99}')])
+        self.assertEqual(found(self, path, "note"), [])
+        with h5py.File(path, "r+") as file:
+            file["models/mine/tokens/input_id"][17] = -9
+            file["models/mine/tokens/id"][20:22] = 99, 2**31 - 1
+        self.assertEqual(found(self, path), [])
+        expected = "ids of tokens, from 0 to 98"
+        self.assertEqual(found(self, path, "note"), [("/models/mine/tokens/input_id", expected, "-9 at [17]"),
+                                                     ("/models/mine/tokens/id", expected, "99 at [20]")])
+
+    def test_saliency_that_is_no_number_is_a_note(self):
+        path = write_run(self.folder / "saliency.h5", attributes=[("softmax_scale", 8**-0.5)])
+        with h5py.File(path, "r+") as file:
+            gradients = numpy.zeros((2, 4, 60), numpy.float32)
+            gradients[1, 2, 33] = numpy.inf
+            file["models/mine/gradients/log_forget"] = gradients
+        self.assertEqual(found(self, path), [])
+        self.assertEqual(found(self, path, "note"), [("/models/mine/gradients/log_forget", "finite numbers",
+                                                      "one that is not finite at [1, 2, 33]")])
+
     def test_links_in_circles_and_elsewhere(self):
         path = write_run(self.folder / "links.h5", layers=3)
         with h5py.File(path, "r+") as file:
@@ -353,11 +488,29 @@ class SchemaTest(CommandLineTest):
         path = write_run(self.folder / "none.h5", attributes=[("softmax_scale", 8**-0.5)])
         with h5py.File(path, "r+") as file:
             file["models/mine/layers/00/query"][3, 30, 7] = numpy.inf
+            file["models/mine/layers/01/query"][2, 5, 0] = numpy.nan
             file["models/mine/layers/01/log_normalizer"][2, 5] = numpy.nan
         self.assertEqual(found(self, path), [])
-        self.assertEqual([(place, there) for place, _, there in found(self, path, "note")],
+        self.assertCountEqual([(place, there) for place, _, there in found(self, path, "note")],
                          [("/models/mine/layers/00/query", "one that is not finite at [3, 30, 7]"),
+                          ("/models/mine/layers/01/query", "one that is not finite at [2, 5, 0]"),
                           ("/models/mine/layers/01/log_normalizer", "one that is not finite at [2, 5]")])
+
+    def test_normalisers_that_are_none_of_rows_that_are_break_the_file(self):
+        for rows in [5, slice(None)]:
+            path = write_run(self.folder / "row.h5")
+            with h5py.File(path, "r+") as file:
+                file["models/mine/layers/01/log_normalizer"][2, rows] = numpy.nan
+            row = 5 if rows == 5 else 0
+            [(place, _, there)] = found(self, path)
+            self.assertEqual(place, "/models/mine/layers/01/log_normalizer")
+            self.assertEqual(there, f"a sum of nan in row {row} of head 2; rows of 1 of 4 heads do not sum to 1")
+            self.fails(1, [f"row {row} of layer 1 head 2", "delete log_normalizer", "--unchecked"], "heads", path)
+            with h5py.File(path, "r+") as file:
+                for layer in file["models/mine/layers"].values():
+                    del layer["log_normalizer"]
+            self.assertEqual(found(self, path), [])
+            self.done("heads", path)
 
     def test_each_broken_array_of_rows_is_one_finding(self):
         path = write_run(self.folder / "off.h5", attributes=[("softmax_scale", 8**-0.5)])

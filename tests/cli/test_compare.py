@@ -5,7 +5,7 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, FOX, SOURCE, CommandLineTest
+from support import DATA, FOX, SOURCE, TEXT, CommandLineTest
 
 
 def losses_of(path, name):
@@ -107,6 +107,40 @@ class CompareTest(CommandLineTest):
                    "--model", "again", "--minus", "fox-pro")
         self.fails(1, ["model 'transformer-pro': the loss of position 17 is not a finite number", "run the model again"],
                    "compare", path, "--model", "fox-pro", "--minus", "transformer-pro")
+
+    def test_files_of_one_model_are_named(self):
+        one, two = self.run_fixture(name="one.h5"), self.run_fixture(name="two.h5")
+        self.fails(2, [f"{two}: another file has a model fox-pro too: name it, as in fox-pro-2={two}"], "compare", one, two)
+        answer = json.loads(self.done("compare", one, f"after={two}", "--json"))
+        self.assertEqual([answer["model"], answer["minus"], answer["difference"]], ["fox-pro", "after", 0])
+        other = json.loads(self.done("compare", f"before={one}", f"after={two}", "--model", "after", "--json"))
+        self.assertEqual([other["model"], other["minus"]], ["after", "before"])
+        self.assertIn("before − after: ", self.done("compare", f"before={one}", f"after={two}"))
+        both = self.folder / "both.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--model", DATA / "transformer-pro", "--ids", self.ids_file(), "-o", both)
+        answer = json.loads(self.done("compare", one, f"new={both}", "--model", "new:fox-pro", "--minus", "fox-pro", "--json"))
+        self.assertEqual([answer["model"], answer["difference"]], ["new:fox-pro", 0])
+        self.fails(2, ["the file is missing: write NAME=FILE"], "compare", one, "after=")
+        self.fails(2, ['"a b" is not a name of letters'], "compare", one, f"a b={two}")
+        odd = self.folder / "x=y.h5"
+        odd.write_bytes(both.read_bytes())
+        self.assertIn("64 tokens", self.done("compare", "x=y.h5", cwd=self.folder))
+
+    def test_ids_before_a_token_are_as_many_as_words(self):
+        path = self.folder / "two.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--model", DATA / "transformer-pro", "--ids", self.ids_file(), "-o", path)
+        answer = self.compared(path)
+        for token in answer["better"] + answer["worse"]:
+            self.assertEqual(token["context"].count("⟨"), min(5, token["position"]), token)
+
+    def test_two_texts_and_two_lengths_say_so(self):
+        runs = {}
+        for name, text, limit in (("one", TEXT * 3, 40), ("short", TEXT * 3, 30), ("other", "Another text. " * 30, 40)):
+            runs[name] = self.folder / f"{name}.h5"
+            self.done("run", "--model", f"{name}={FOX}", "--text", self.write(f"{name}.txt", text), "--limit", limit, "--keep",
+                      "loss", "-o", runs[name])
+        self.fails(1, ["'one' and 'other' read two texts", "run both on one text"], "compare", runs["one"], runs["other"])
+        self.fails(1, ["'one' and 'short' read different numbers of tokens", "--limit"], "compare", runs["one"], runs["short"])
 
 
 if __name__ == "__main__":

@@ -191,6 +191,17 @@ class NumbersTest(AtlasTest):
                                                   rtol=1e-5, atol=2 ** -24, err_msg=f"{name} of {token_class}")
             self.assertEqual(sorted(atlas["passages"]), ["deciles", "gain", "reach", "resets"])
 
+    def test_with_all_rows_tokens_receive_whole_columns(self):
+        for rows in ["all", LENGTH]:
+            self.done(*self.arguments(self.output, "--seed", 7, "--rows", rows, "--force"))
+            with h5py.File(self.output) as file:
+                columns = self.readings(file)[1].sum(axis=2)[:, :, 1:]  # [windows, N, L - 1]
+                read = file["windows/token_id"][:, :-1]
+                model = file["models/fox/tokens"]
+                for n, token in enumerate(model["id"][()].tolist()):
+                    mean = columns.transpose(1, 0, 2)[:, read == token].mean(axis=1)
+                    numpy.testing.assert_allclose(model["received"][()].reshape(32, -1)[:, n], mean, rtol=1e-5, atol=1e-5)
+
     def check_tokens(self, file, model, gates):
         read = file["windows/token_id"][:, :-1].ravel()
         tokens, counts = numpy.unique(read, return_counts=True)

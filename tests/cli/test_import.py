@@ -493,6 +493,17 @@ class RefusalTest(ImportTest):
             self.assertEqual(process.returncode, status)
             self.assertEqual([entry.name for entry in self.folder.iterdir()], ["long.safetensors"])
 
+    def test_a_wrong_array_of_a_run_file_is_sent_to_the_check(self):
+        run = self.run_fixture()
+        with h5py.File(run, "r+") as file:
+            layer = file["models/fox-pro/layers/00"]
+            query = layer["query"][:].astype("float16")
+            del layer["query"]
+            layer["query"] = query
+        said = "of a run file that another program wrote `foxscope check FILE` says what is wrong"
+        output = self.folder / "x.h5"
+        self.fails(1, ["layers/00/query: expected float32", said], "import", run, "-o", output, output=output)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -101,6 +101,8 @@ class UsageTest(CommandLineTest):
                                   "--lenght: there is no such option: did you mean --length? else see"),
                                  (["run", "--output-file", "a.h5"], "--output-file: there is no such option: did you mean "
                                                                     "--output? else see"),
+                                 (["--json", "heads", "r.h5"],
+                                  "--json: options stand behind the command: see foxscope heads --help"),
                                  (["--versio"], "--versio: there is no such option: did you mean --version? else see "
                                                 "foxscope --help"),
                                  (["figure", "map"], "figure map: there is no such command: did you mean maps? else foxscope "
@@ -110,7 +112,9 @@ class UsageTest(CommandLineTest):
                                                                  "one: see foxscope eval --help"),
                                  (["eval", "decay"], "foxscope figure decay is another one: see foxscope eval --help"),
                                  (["sweep"], "did you mean foxscope eval sweep or foxscope figure sweep? else see foxscope"),
-                                 (["heads", "a.h5", "b.h5"], "b.h5: was not expected: see foxscope heads --help")]:
+                                 (["heads", "a.h5", "b.h5"], "b.h5: was not expected: this command takes one file: see "
+                                                            "foxscope heads --help"),
+                                 (["map", "a.h5", "b.h5"], "b.h5: was not expected: this command takes one file: see")]:
             with self.subTest(arguments):
                 self.fails(2, words, *arguments)
 

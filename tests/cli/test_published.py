@@ -273,17 +273,19 @@ class PublishedTest(CommandLineTest):
             self.done("figure", "loss", "losses.h5", *words, "-o", home / name, cwd=home)
             self.assertEqual(shlex.split(command_of(home / name)),
                              ["foxscope", "figure", "loss", "losses.h5", *words, "-o", name])
+        self.done("figure", "loss", f"a={home / 'losses.h5'}", "-o", home / "e.svg")
+        self.assertEqual(shlex.split(command_of(home / "e.svg")), ["foxscope", "figure", "loss", "a=losses.h5", "-o", "e.svg"])
 
     def test_every_option_is_known_to_take_a_path_or_not(self):
         """A new kind of argument is added to one of the lists here, and to takesPath if it is a path."""
-        paths = {"FILE", "FILE|FOLDER", "PATH", "DIR", "[NAME=]DIR", "RUN.h5", "FILE.h5", "EVAL.h5", "NEEDLE.h5",
-                 "RESULTS.npz", "SPEC.json", "SWEEP.h5"}
+        paths = {"FILE", "FILE|FOLDER", "PATH", "DIR", "[NAME=]DIR", "[NAME=]FILE.h5", "[NAME=]RUN.h5", "RUN.h5", "FILE.h5", "EVAL.h5",
+                 "NEEDLE.h5", "RESULTS.npz", "SPEC.json", "SWEEP.h5"}
         others = {"A", "A,B", "A:B", "ARRAY,...", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "LAYER:HEAD",
                   "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=N[:N]", "NAME=TEXT",
                   "NAME[:LAYER:HEAD]", "P", "PT", "Q", "Q=A:B", "QUANTITY,...", "RxC", "S", "STATISTIC", "STRING", "T",
                   "TEXT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
                   "max|mean|min|absmax", "auto|linear|log", "auto|above|none", "light|dark", "loss|gate|forget|attention",
-                  "npy|csv|png|svg|pdf", "pdf|svg|png|csv", "E", "gate|time", "auto|head|layer", "label|layer", "key|distance", "key|distance|auto", "POSITION,...", "viridis|cividis|magma|grey|diverging", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
+                  "npy|csv|png|svg|pdf", "pdf|svg|png|csv", "E", "gate|time", "auto|head|layer", "label|layer|NAME", "key|distance", "key|distance|auto", "POSITION,...", "viridis|cividis|magma|grey|diverging", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "compare", "page", "generate"]]
         commands += [["eval", name] for name in ["loss", "heads", "needle", "sweep", "import"]]
         commands += [["figure", name] for name in ["spec", "maps", "grid", "compare", "text", "loss", "perplexity",

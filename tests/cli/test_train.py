@@ -458,7 +458,7 @@ class BadInputTest(TrainTest):
         self.refused(2, "--config", "--config", TRAINING / "fox-pro" / "init")
         self.fails(2, "-o OUT", *self.golden_arguments(self.folder / "out")[:-2])
         self.fails(2, "--resume", "train", "--resume", self.folder, "--lr", 0.1)
-        self.fails(1, "no folder of a training", "train", "--resume", self.folder)
+        self.fails(1, "is no training: name the folder that `foxscope train` wrote", "train", "--resume", self.folder)
 
     def test_what_is_missing(self):
         data = TRAINING / "ids.safetensors"

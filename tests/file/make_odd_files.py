@@ -105,7 +105,7 @@ case("id-missing", remove(ids), "/models/fox/tokens/id", "is missing")
 case("id-long", replace(ids, dtype="<i8"), "tokens/id", "expected int32 [37], found int64 [37]")
 case("id-unsigned", replace(ids, dtype="<u4"), "tokens/id", "found uint32")
 case("id-float", replace(ids, dtype="<f4"), "tokens/id", "found float32")
-case("id-big-endian", replace(ids, dtype=">i4"), "tokens/id", "big-endian", "h5repack")
+case("id-big-endian", replace(ids, dtype=">i4"), "tokens/id", "big-endian", "newbyteorder")
 case("id-empty", replace(ids, data=np.zeros(0, "<i4")), "tokens/id", "holds no tokens")
 case("id-scalar", replace(ids, data=np.int32(1)), "tokens/id", "holds no tokens")
 case("id-table", replace(ids, data=np.zeros((37, 1), "<i4")), "tokens/id", "holds no tokens")
@@ -139,8 +139,8 @@ case("c-float32", replace(c, dtype="<f4"), "cumulative_log_gate", "expected floa
 case("c-shape", replace(c, data=np.zeros((37, 4))), "expected float64 [4, 37], found float64 [37, 4]")
 case("c-nan", replace(c, data=np.full((4, length), np.nan)), "cumulative_log_gate", "not finite")
 case("c-half-written", replace(c, shape=(4, length), dtype="<f8", chunks=(1, 5)), "of the attention sums to", "--unchecked")
-case("c-lzf", replace(c, compression="lzf"), "cumulative_log_gate", "filter number 32000", "h5repack")
-case("c-fletcher", replace(c, chunks=(4, 37), fletcher32=True), "cumulative_log_gate", "filter number 3")
+case("c-lzf", replace(c, compression="lzf"), "cumulative_log_gate", "filter number 32000", "newbyteorder")
+case("c-fletcher", replace(c, chunks=(4, 37), fletcher32=True), "cumulative_log_gate", "filter number 3", "h5repack -f NONE IN OUT")
 mean = "00/cumulative_log_gate@mean_log_gate"
 case("mean-absent", without_attributes(c, "mean_log_gate"))
 case("mean-other", attribute(c, "mean_log_gate", np.zeros(4)), mean, "is 0 of head 0", "its gates come to -", "--unchecked")
@@ -180,9 +180,9 @@ case("q-virtual", virtual, "01/query", "data put together from other datasets")
 case("layer-missing", remove(f"{fox}/layers/01"), "/models/fox/layers/01", "is missing")
 case("soft-link", link(f"{fox}/tokens", h5py.SoftLink("/models/other/tokens")), "/models/fox/tokens", "a link by name")
 case("external-link", link(f"{fox}/layers", h5py.ExternalLink(str(good), f"/{fox}/layers")), "fox/layers",
-     "a link by name, perhaps into another file, which is not followed")
+     "a link by name, perhaps into another file, which is not followed", "f.copy(x, name)")
 case("named-type", lambda file: (file.__setitem__("type", np.dtype("<i4")), replace(ids, dtype=file["type"])(file)),
-     "tokens/id", "shared between objects", "h5repack")
+     "tokens/id", "shared between objects", "newbyteorder")
 
 case("dtype-other", attribute(fox, "dtype", "float16"), "/models/fox@dtype", "neither float32 nor bfloat16")
 case("dtype-missing", without_attributes(fox, "dtype"), "/models/fox@dtype", "neither")
@@ -283,7 +283,10 @@ case("lse-one-head", number(lse, lambda lse: lse[3].__isub__(0.01)), "row 0 of l
 case("scale-one", attribute(fox, "softmax_scale", 1.0), "row 0 of layer 0 head 0", "softmax_scale")
 case("window-other", attribute(fox, window, 7), "row 12 of layer 0 head 0")
 case("key-other", number(f"{fox}/layers/01/key", lambda key: key[1].__imul__(1.01)), "layer 1 head 2", "query and key")
-case("lse-nan", number(lse, lambda lse: lse.fill(np.nan)))
+case("lse-nan", number(lse, lambda lse: lse.fill(np.nan)), "row 0 of layer 1 head 0", "no number for a normaliser in log_normalizer",
+     "delete log_normalizer", "--unchecked")
+case("lse-nan-of-a-query", lambda file: (number(lse, lambda lse: lse[2].__setitem__(9, np.nan))(file),
+                                         number(q, lambda q: q[2, 9].__setitem__(3, np.nan))(file)))
 
 
 def compact(file):

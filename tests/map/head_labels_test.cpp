@@ -322,6 +322,23 @@ TEST(HeadLabels, AreAbsentWhereATextIsTooShortOrNothingComesAgain) {
   for (const double score : none.label_scores) EXPECT_TRUE(std::isnan(score));
 }
 
+TEST(HeadLabels, OneRowBesideKeyZeroIsEnoughForPositional) {
+  constexpr int kLength = 64;
+  constexpr double kKeys = kLength - 1;
+  AttentionSpread spread;
+  spread.distance.mass.assign(kLength, 1.0 / kLength);
+  // The last row looks at all keys but the first alike; the others lie on key 0.
+  spread.distance_without_first.mass.assign(kLength, 1 / kKeys);
+  spread.distance_without_first.mass.back() = 0;
+  spread.rows_without_first = 1;
+  spread.square_without_first = 1 / kKeys;
+  double expected = 0;
+  for (int rows = 1; rows < kLength; ++rows) expected += 1 / (rows * kKeys);
+  EXPECT_NEAR(score_of(label_scores(spread, 0), positional), expected, 1e-12);
+  spread.rows_without_first = 0;
+  EXPECT_TRUE(std::isnan(score_of(label_scores(spread, 0), positional)));
+}
+
 TEST(HeadLabels, OfFewTokensAreNone) {
   RunShape shape = ungated(kShortestLabelled);
   shape.parks_on_first = 9;

@@ -56,7 +56,7 @@ TEST(LossesRemedy, IsWhatGivesLossesToSuchAFile) {
   info.attention_kernel = "cpu-tiled";
   EXPECT_EQ(losses_remedy(info), "run again with --keep loss");
   info.weights_sha256.clear();
-  EXPECT_EQ(losses_remedy(info), "import it again with a tensor named loss");
+  EXPECT_EQ(losses_remedy(info), "import it again with a tensor named loss, or write loss/per_token_loss");
   info.attention_kernel = "recorded: torch scaled_dot_product_attention";
   EXPECT_EQ(losses_remedy(info), "record it again, and call rec.logits(...) in the block");
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
 #include "app/figure/page/pdf_metadata.h"
+#include "backend/agent/remote_path.h"
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
 
@@ -80,11 +82,17 @@ void addOption(CLI::App& command, const FigureOption& option, FigureSpec& spec) 
 }
 
 figure::FigureSources sourcesOf(const Arguments& arguments) {
-  if (!arguments.kind.files.folders) return {arguments.files};
+  const FigureKind::Files& kind = arguments.kind.files;
+  if (!kind.folders && !kind.named) return {arguments.files};
+  std::vector<NamedModel> named;
+  if (kind.folders) named = parseModels(arguments.files, "");
+  if (kind.named) {
+    for (const std::string& file : arguments.files) named.push_back(parseNamedFile(file));
+  }
   figure::FigureSources sources;
-  for (const NamedModel& folder : parseModels(arguments.files, "")) {
-    sources.files.push_back(folder.path);
-    sources.names.push_back(folder.name);
+  for (const NamedModel& file : named) {
+    sources.files.push_back(file.path);
+    sources.names.push_back(file.name);
   }
   return sources;
 }
@@ -107,7 +115,7 @@ void writeSpec(const FigureSpec& spec) {
 int drawKind(const Arguments& arguments, const CommandContext& context) {
   const FigureSpec& spec = arguments.spec;
   if (spec.has("write-spec")) {
-    for (const std::string& file : arguments.files) requireDistinct(spec.text("write-spec"), file);
+    for (const std::string& file : sourcesOf(arguments).files) requireDistinct(spec.text("write-spec"), file);
     if (spec.has("output") && spec.text("output") == spec.text("write-spec")) {
       throw UsageError(
           fmt::format("--write-spec {0}: the figure is written there: give the spec another name, as {0}.json",
@@ -131,7 +139,7 @@ int drawKind(const Arguments& arguments, const CommandContext& context) {
   figure::requireDrawing();
   const std::string output = spec.text("output");
   if (!arguments.kind.files.folders) {
-    for (const std::string& file : arguments.files) requireDistinct(output, file);
+    for (const std::string& file : sourcesOf(arguments).files) requireDistinct(output, file);
   }
   requireWritable(output, spec.has("force"));
   if (spec.has("write-spec")) requireWritable(spec.text("write-spec"), spec.has("force"));
@@ -243,7 +251,13 @@ std::vector<std::string> filesOf(const figure::FigurePart& part, const SpecArgum
   if (part.files.empty()) return given.files;
   const std::filesystem::path folder = std::filesystem::path(given.spec).parent_path();
   std::vector<std::string> files;
-  for (const std::string& file : part.files) files.push_back((folder / file).string());
+  for (const std::string& file : part.files) {
+    std::error_code failed;
+    const bool whole = !agent::is_remote(file) && std::filesystem::exists(folder / file, failed);
+    const NamedModel named = whole ? NamedModel{"", file} : parseNamedFile(file);
+    const std::string path = agent::is_remote(named.path) ? named.path : (folder / named.path).string();
+    files.push_back((named.name.empty() ? "" : named.name + '=') + path);
+  }
   return files;
 }
 
@@ -268,10 +282,11 @@ int drawParts(const SpecArguments& given, const figure::FigureParts& parts, cons
       requireOwnOptions(given.spec, part);
       const auto arguments = argumentsOf(given, kindNamed(part.spec.kind), part.spec, filesOf(part, given));
       used = used || part.files.empty();
-      for (const std::string& file : arguments->files) {
+      const figure::FigureSources sources = sourcesOf(*arguments);
+      for (const std::string& file : sources.files) {
         if (!arguments->kind.files.folders) requireDistinct(given.output, file);
       }
-      rows.back().push_back({&arguments->kind, arguments->spec, sourcesOf(*arguments), part.share});
+      rows.back().push_back({&arguments->kind, arguments->spec, sources, part.share});
     }
   }
   if (!used) throw UsageError("every panel has files of its own: name none behind the spec");

@@ -11,6 +11,7 @@
 #include "app/cli/heads/heads_report.h"
 #include "app/cli/heads/heads_tables.h"
 #include "app/cli/map_options.h"
+#include "backend/agent/remote_path.h"
 #include "backend/agent/remote_run.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -188,7 +189,7 @@ bool findNearest(const HeadsOptions& options, const RunOnDevice& other, const Co
 void writeArrays(const HeadsOptions& options, std::span<const HeadsReport> reports, const CommandContext& context) {
   HeadsEvaluation evaluation;
   evaluation.content = HeadsContent::run;
-  evaluation.corpus.source = without_folder(options.file);
+  evaluation.corpus.source = agent::name_without_folder(options.file);
   for (const HeadsReport& report : reports) {
     HeadsAccumulator accumulator(report.run->info());
     for (const ReportedHead& head : report.heads) accumulator.add(head.measures);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include <QCoreApplication>
 
+#include "app/figure/figure_words.h"
+#include "app/figure/heads/head_choice.h"
 #include "app/figure/token_text.h"
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/number_text.h"
@@ -58,8 +61,8 @@ QString headName(const AtlasFacts& facts, std::size_t place) {
 }
 
 std::string headWord(const AtlasFacts& facts, std::size_t place) {
-  const auto heads = index_of(facts.info.heads);
-  return std::to_string(place / heads) + ':' + std::to_string(place % heads);
+  const auto [layer, head] = std::div(static_cast<int>(place), facts.info.heads);
+  return figure::wordOf(figure::HeadIndex{layer, head});
 }
 
 QString classTitle(const std::string& name) { return QString::fromStdString(name).replace('_', ' '); }

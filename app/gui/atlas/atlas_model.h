@@ -15,7 +15,7 @@ namespace foxscope::gui::atlas {
 
 /// One model of an open atlas.
 struct AtlasModel {
-  QString path;  ///< of the file
+  QString path;  ///< of the file, or its URL on another machine
   std::shared_ptr<const AtlasReader> reader;
   std::size_t index = 0;  ///< in reader->models()
 

@@ -17,6 +17,7 @@
 #include <QVBoxLayout>
 #include <fmt/format.h>
 
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
@@ -201,7 +202,9 @@ void AtlasView::fillModels() {
     int chosen = 0;
     for (std::size_t index = 0; index < m_open.size(); ++index) {
       const AtlasModel& model = m_open[index];
-      const QString file = QFileInfo(model.path).completeBaseName();
+      const QString host = hostOf(model.path);
+      QString file = QFileInfo(pathThere(model.path)).completeBaseName();
+      if (!host.isEmpty()) file = tr("%1 on %2").arg(file, host);
       combo.addItem(names[model.name()] > 1 ? tr("%1 · %2").arg(model.name(), file) : model.name(),
                     static_cast<int>(index));
       if (model == before && (!second || !m_panes[1]->isHidden())) chosen = combo.count() - 1;

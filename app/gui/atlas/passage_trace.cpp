@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QLocale>
@@ -32,7 +31,7 @@ QString nameOfWindow(const AtlasModel& model, std::int64_t window) {
   const auto& documents = model.reader->corpus().documents;
   const auto count = [](std::int64_t number) { return QLocale().toString(static_cast<qlonglong>(number)); };
   if (documents.empty() || windows.token_start.empty()) {
-    return PassageTrace::tr("window %1 of %2").arg(count(window), QFileInfo(model.path).fileName());
+    return PassageTrace::tr("window %1 of %2").arg(count(window), fileNameOf(model.path));
   }
   const QString document = QString::fromStdString(documents[index_of(windows.document[n])].name);
   if (const std::int64_t first = windows.token_start[n]; first >= 0) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "app/figure/token_text.h"
 #include "backend/base/index.h"
 #include "backend/text/tokenizer.h"
 
@@ -95,13 +96,16 @@ class PassageReader {
       const std::int64_t first = block * kBlock;
       at->second =
           m_model.reader->windows(m_model.index, first, std::min(kBlock, std::ssize(m_facts.windows->tokens) - first));
+      // The last token of a window is read by no position of it, and may be read by none at all: it has no text then.
+      for (std::vector<std::int32_t>& ids : at->second) {
+        if (!ids.empty() && !m_facts.token_string.empty() && placeOf(ids.back()) < 0) ids.pop_back();
+      }
     }
     return at->second[index_of(number % kBlock)];
   }
 
   [[nodiscard]] std::string bytesOf(std::int32_t id) const {
     const std::int32_t place = placeOf(id);
-    // The last token of a window may be read by no position.
     if (place < 0 || m_facts.token_string.empty()) return "⟨" + std::to_string(id) + "⟩";
     return m_facts.token_string[index_of(place)];
   }
@@ -112,28 +116,14 @@ class PassageReader {
   std::map<std::int64_t, std::vector<std::vector<std::int32_t>>> m_blocks;
 };
 
-/// Marks every piece that holds a part of a phrase, whatever its case, and makes the occurrence nearest to the place
-/// the middle of the row.
+/// Marks every piece that holds a part of a phrase, and makes the occurrence nearest to the place the row's middle.
 void markFound(PassageRow& row, const QString& phrase) {
   const auto place = std::ranges::find(row.pieces, true, &PassagePiece::marked) - row.pieces.begin();
-  row.middle = index_of(place);
-  if (phrase.isEmpty()) return;
-  std::vector<std::ptrdiff_t> pieceAt;  // of each character
-  for (std::ptrdiff_t n = 0; n < std::ssize(row.pieces); ++n) {
-    pieceAt.insert(pieceAt.end(), index_of(row.pieces[index_of(n)].text.size()), n);
-  }
-  const QString text = row.text();
-  std::ptrdiff_t nearest = std::ssize(row.pieces);
-  for (auto at = text.indexOf(phrase, 0, Qt::CaseInsensitive); at >= 0;
-       at = text.indexOf(phrase, at + 1, Qt::CaseInsensitive)) {
-    const std::ptrdiff_t first = pieceAt[index_of(at)];
-    const std::ptrdiff_t last = pieceAt[index_of(at + phrase.size() - 1)];
-    for (std::ptrdiff_t n = first; n <= last; ++n) row.pieces[index_of(n)].found = true;
-    const std::ptrdiff_t middle = std::clamp(place, first, last);
-    if (std::abs(middle - place) >= nearest) continue;
-    nearest = std::abs(middle - place);
-    row.middle = index_of(middle);
-  }
+  QStringList texts;
+  for (const PassagePiece& piece : row.pieces) texts += piece.text;
+  const figure::FoundPhrase found = figure::findPhrase(texts, phrase, index_of(place));
+  row.middle = found.middle;
+  for (std::size_t n = 0; n < row.pieces.size(); ++n) row.pieces[n].found = found.found[n];
 }
 
 }  // namespace

@@ -38,6 +38,22 @@ QString answerText(const QString& name, const LossChange& difference) {
            countWords(difference.tokens));
 }
 
+/// Says of the runs %1 and %2 why their losses do not compare.
+QString whyNot(TokensDiffer differ) {
+  switch (differ) {
+    case TokensDiffer::texts:
+      return ComparisonView::tr("%1 and %2 read two texts, and losses are compared token by token of one.");
+    case TokensDiffer::lengths:
+      return ComparisonView::tr(
+          "%1 and %2 read different numbers of tokens, and losses are compared token by token: run both to one limit.");
+    case TokensDiffer::tokens:
+      break;
+  }
+  return ComparisonView::tr(
+      "%1 and %2 read different tokens, and losses are compared token by token. Perplexity by the "
+      "byte is in the curves.");
+}
+
 }  // namespace
 
 ComparisonView::ComparisonView(RunList& runs, QWidget* parent)
@@ -160,10 +176,8 @@ void ComparisonView::ask() {
   const Run* minus = chosen(*m_minus);
   if (model == nullptr || minus == nullptr) return;
   if (model == minus) return showMessage(tr("A model differs from itself in nothing: choose two."));
-  if (model->trace->tokens()->id != minus->trace->tokens()->id) {
-    return showMessage(tr("%1 and %2 read different tokens, and losses are compared token by token. Perplexity by the "
-                          "byte is in the curves.")
-                           .arg(shortName(model->name), shortName(minus->name)));
+  if (const auto differ = tokens_differ(*model->trace, *minus->trace)) {
+    return showMessage(whyNot(*differ).arg(shortName(model->name), shortName(minus->name)));
   }
   JobRunner::Request<Answer> request;
   request.work = [answer = Answer{model->id, minus->id, {}, {}}, own = model->trace, other = minus->trace,

@@ -15,7 +15,7 @@ namespace foxscope::gui {
 /// An evaluation that was read from its file: losses of windows, a needle test, statistics of heads, or an
 /// atlas, which stays in its file.
 struct Evaluation {
-  QString path;
+  QString path;  ///< or URL of a file on another machine, of which a copy was read
   std::variant<std::shared_ptr<const LossEvaluation>, std::shared_ptr<const NeedleEvaluation>,
                std::shared_ptr<const HeadsEvaluation>, std::shared_ptr<const AtlasReader>>
       content;

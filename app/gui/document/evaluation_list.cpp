@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <QFileInfo>
+#include "app/gui/document/remote/remote_place.h"
 
 namespace foxscope::gui {
 
@@ -11,7 +11,7 @@ namespace foxscope::gui {
 class EvaluationList::Closing : public QUndoCommand {
  public:
   Closing(EvaluationList& list, std::size_t place)
-      : QUndoCommand(EvaluationList::tr("close %1").arg(QFileInfo(list[place].path).fileName())),
+      : QUndoCommand(EvaluationList::tr("close %1").arg(fileNameOf(list[place].path))),
         m_list(list),
         m_place(place),
         m_closed(list[place]) {}

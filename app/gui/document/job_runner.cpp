@@ -15,6 +15,7 @@
 #include <QThread>
 
 #include "backend/agent/remote.h"
+#include "backend/agent/shown_names.h"
 #include "backend/base/error.h"
 #include "kernels/executor.h"
 
@@ -30,7 +31,7 @@ QString messageOf(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    return QString::fromUtf8(error.what());
+    return QString::fromStdString(agent::with_names_of_copies(error.what()));
   } catch (const std::bad_alloc&) {
     return QStringLiteral("out of memory: use fewer tokens, or keep fewer parts of the run");
   } catch (const std::exception& error) {

@@ -15,7 +15,6 @@
 #include "app/gui/document/session.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/remote_run.h"
-#include "backend/agent/shown_names.h"
 #include "backend/base/error.h"
 #include "backend/eval/atlas/atlas_file.h"
 #include "backend/file/hdf5/hdf5_file.h"
@@ -178,11 +177,9 @@ OpenedContent openRemotePath(const std::string& url, const Job& job, RunCheck ch
   }
   const std::filesystem::path copy = agent::file_here(url, job);
   if (copy.empty()) return OpenedRunFile{};
-  try {
-    return openPath(QString::fromStdString(copy.string()), job, check);
-  } catch (const Error& error) {
-    throw Error(agent::with_names_of_copies(error.what()));
-  }
+  OpenedContent content = openPath(QString::fromStdString(copy.string()), job, check);
+  if (auto* evaluation = std::get_if<Evaluation>(&content)) evaluation->path = QString::fromStdString(url);
+  return content;
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <QAction>
 #include <QFileDialog>
-#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QTabBar>
@@ -12,6 +11,7 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
+#include "app/gui/document/remote/remote_place.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/heads_page.h"
 #include "app/gui/evaluations/loss_page.h"
@@ -131,8 +131,10 @@ void EvaluationsView::fillFiles() {
     file->setIcon(themedIcon(QStringLiteral("remove")));
     file->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
     file->setLayoutDirection(Qt::RightToLeft);
-    file->setText(QFileInfo(evaluation.path).fileName());
-    file->setToolTip(tr("Close %1").arg(evaluation.path));
+    const QString host = hostOf(evaluation.path);
+    const QString name = fileNameOf(evaluation.path);
+    file->setText(host.isEmpty() ? name : tr("%1 on %2").arg(name, host));
+    file->setToolTip(tr("Close %1").arg(shownUrl(evaluation.path)));
     file->setAccessibleName(tr("Close %1").arg(file->text()));
     connect(
         file, &QToolButton::clicked, &m_evaluations,

@@ -5,6 +5,7 @@
 #include <QCoreApplication>
 #include <fmt/format.h>
 
+#include "backend/agent/remote_path.h"
 #include "backend/base/command_line.h"
 
 namespace foxscope::gui {
@@ -38,7 +39,7 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
                        const std::string& output, figure::Folders folders) {
   const MapRequest& request = figure.request;
   const auto path = [&](const std::string& whole) {
-    const std::string shown = folders == figure::Folders::kept ? whole : without_folder(whole);
+    const std::string shown = folders == figure::Folders::kept ? whole : agent::name_without_folder(whole);
     return shown.starts_with('-') ? "./" + shown : shown;
   };
   std::vector<std::string> words{"foxscope", "map", path(runs.fileOf(*request.head.trace).toStdString())};

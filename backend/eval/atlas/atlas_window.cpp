@@ -223,7 +223,7 @@ class WindowWork {
   };
 
   static std::int64_t wanted_rows(const AtlasShape& shape) {
-    return shape.rows == AtlasShape::kAllRows ? kDefaultRows : shape.rows;
+    return shape.rows == AtlasShape::kAllRows ? WindowRows::kAll : shape.rows;
   }
   [[nodiscard]] bool with_rows() const { return sums_.shape().rows != 0; }
   /// Whether the statistics are of the rows that are drawn too.

@@ -4,8 +4,10 @@
 #include <bit>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 
 #include "backend/base/index.h"
+#include "backend/eval/atlas/atlas_window.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/map/statistics/head_labels.h"
 
@@ -51,7 +53,8 @@ std::int64_t half_of_window(std::int64_t length) {
 
 WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed)
     : run_(run),
-      count_(std::min(count, (run->info().length - 1) / 2 * 2)),
+      all_(count >= run->info().length),
+      count_(std::min(count == kAll ? kDefaultRows : count, (run->info().length - 1) / 2 * 2)),
       seed_(seed),
       bins_(distance_bins(run->info().length).size()),
       fall_(falls_of(*run)),
@@ -76,15 +79,36 @@ void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const S
 }
 
 bool WindowRows::measure(int layer, int head, const Job& job) {
-  if (count_ == 0 || !run_->has_attention(layer)) return true;
+  if (!run_->has_attention(layer)) return true;
   StatisticsOptions options;
   options.events = 0;
-  options.rows = count_;
-  options.rows_seed = seed_;
-  options.take_rows = [this](const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
-    take(of, sample, rows);
+  if (count_ > 0) {
+    options.rows = count_;
+    options.rows_seed = seed_;
+    options.take_rows = [this](const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
+      take(of, sample, rows);
+    };
+    if (!layer_statistics(run_, layer, std::span(&head, 1), options, job)) return false;
+  }
+  return !all_ || receive_all(layer, head, job);
+}
+
+/// Sums what keys receive from all rows. @returns false if the job was stopped
+bool WindowRows::receive_all(int layer, int head, const Job& job) {
+  constexpr std::int64_t kAtOnce = 256;
+  const std::int64_t length = run_->info().length;
+  std::vector<double> received(index_of(length));
+  StatisticsOptions options;
+  options.events = 0;
+  options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& /*sample*/, const SampledRows& rows) {
+    for (std::size_t key = 0; key < received.size(); ++key) received[key] += rows.received[key];
   };
-  return layer_statistics(run_, layer, std::span(&head, 1), options, job).has_value();
+  for (std::int64_t begin = 0; begin < length; begin += kAtOnce) {
+    options.these_rows = these_rows(length, begin, std::min(begin + kAtOnce, length));
+    if (!layer_statistics(run_, layer, std::span(&head, 1), options, job)) return false;
+  }
+  heads_[index_of(layer) * index_of(run_->info().heads) + index_of(head)].received = std::move(received);
+  return true;
 }
 
 }  // namespace foxscope

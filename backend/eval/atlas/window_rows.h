@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -15,7 +16,11 @@ namespace foxscope {
 /// The numbers that sampled rows give of the heads of one window beside their statistics.
 class WindowRows {
  public:
-  /// @param count  of rows that are to be drawn
+  /// As many rows of a window as it has.
+  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+  /// @param count  of rows that are to be drawn; with kAll they are kDefaultRows. Where the window has no more than
+  ///               `count`, what keys receive is summed over all rows
   /// @param seed   that they are drawn by
   WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed);
 
@@ -29,7 +34,7 @@ class WindowRows {
     double value = 0;
   };
   struct Head {
-    std::vector<double> received;  ///< [L] SampledRows::received; empty: no attention
+    std::vector<double> received;  ///< [L] SampledRows::received, or of all rows; empty: no attention
     Largest reach;                 ///< mass half the window back or farther
     std::vector<double> masses;    ///< [count, bins] mass of each row in each bin of distance; empty: no attention
     Largest gain;                  ///< mass beyond kLocalTokens times the fall of the loss, nats
@@ -47,7 +52,10 @@ class WindowRows {
   [[nodiscard]] std::size_t masses() const { return index_of(count_) * bins_; }
 
  private:
+  bool receive_all(int layer, int head, const Job& job);
+
   const RunOnDevice& run_;
+  bool all_;  ///< keys receive from all rows
   std::int64_t count_;
   std::uint64_t seed_;
   std::size_t bins_;

@@ -24,6 +24,15 @@ std::span<const float> part_of(std::span<const float> losses, const Range& posit
 
 }  // namespace
 
+std::optional<TokensDiffer> tokens_differ(const Trace& run, const Trace& minus) {
+  const std::vector<std::int32_t>& ids = run.tokens()->id;
+  const std::vector<std::int32_t>& others = minus.tokens()->id;
+  if (ids == others) return std::nullopt;
+  if (run.text() && minus.text() && !same_text(*run.text(), *minus.text())) return TokensDiffer::texts;
+  const auto common = static_cast<std::ptrdiff_t>(std::min(ids.size(), others.size()));
+  return std::equal(ids.begin(), ids.begin() + common, others.begin()) ? TokensDiffer::lengths : TokensDiffer::tokens;
+}
+
 std::optional<std::int64_t> first_unknown_loss(std::span<const float> losses) {
   const auto unknown = std::ranges::find_if(losses, [](float loss) { return !std::isfinite(loss); });
   return unknown == losses.end() ? std::nullopt : std::optional<std::int64_t>(unknown - losses.begin());

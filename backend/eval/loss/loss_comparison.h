@@ -8,6 +8,7 @@
 
 #include "backend/base/range.h"
 #include "backend/eval/loss/loss_change.h"
+#include "backend/trace/trace.h"
 
 namespace foxscope {
 
@@ -27,6 +28,16 @@ struct LossComparison {
   LossChange difference;            ///< below 0: the model predicts better; its positions count from the text's start
   std::vector<LossOctave> octaves;  ///< 0 to 255, 256 to 511, 512 to 1023 and so on, where they meet `positions`
 };
+
+/// Why the losses of two runs are not compared token by token.
+enum class TokensDiffer {
+  texts,    ///< they read two texts
+  lengths,  ///< one read more tokens of the text than the other
+  tokens,   ///< they cut one text into different tokens, or read different lists of ids
+};
+
+/// @returns nothing where both predict the same tokens
+std::optional<TokensDiffer> tokens_differ(const Trace& run, const Trace& minus);
 
 /// The first position whose loss is not a finite number, as in a damaged file; nothing where all are.
 std::optional<std::int64_t> first_unknown_loss(std::span<const float> losses);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint16_t kDeflate = 1;
 constexpr std::uint16_t kShuffle = 2;
+constexpr std::uint16_t kFirstForeign = 256;  ///< filters below are of the HDF5 library itself
 constexpr std::size_t kMostFilters = 32;
 
 std::string shape_text(const std::vector<std::uint64_t>& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
@@ -45,7 +46,7 @@ Hdf5Dataset::Hdf5Dataset(const Hdf5Object& object) : file_(object.file_), path_(
   const std::vector<std::byte>* layout = object.message(hdf5::kLayout);
   if (type == nullptr || space == nullptr || layout == nullptr) file_->fail_damaged(path_, "is not a dataset");
   if (object.message(hdf5::kExternalFiles) != nullptr) {
-    file_->fail_unsupported(path_, "data in other files, which are not opened");
+    file_->fail_unsupported(path_, "data in other files, which are not opened", kHdf5Gather);
   }
   type_ = object.decode_type({*file_, path_, *type});
   if (type_.size == 0) file_->fail_damaged(path_, "has numbers of no bytes");
@@ -107,7 +108,10 @@ void Hdf5Dataset::decode_filters(Hdf5Cursor cursor) {
     const std::uint16_t values = cursor.u16();
     cursor.skip(name);
     cursor.skip(std::uint64_t{values} * 4 + (version == 1 && values % 2 == 1 ? 4 : 0));
-    if (id != kDeflate && id != kShuffle) file_->fail_unsupported(path_, fmt::format("the filter number {}", id));
+    if (id != kDeflate && id != kShuffle) {
+      file_->fail_unsupported(path_, fmt::format("the filter number {}", id),
+                              id < kFirstForeign ? kHdf5Unfilter : kHdf5Replace);
+    }
     filters_.push_back(id);
   }
 }
@@ -136,7 +140,7 @@ void Hdf5Dataset::decode_layout(Hdf5Cursor cursor) {
                                                    : Hdf5Packing::shuffled;
     chunking_ = read_hdf5_chunking(*file_, path_, version, cursor, shape_, type_.size, packing);
   } else {
-    file_->fail_unsupported(path_, "data put together from other datasets");
+    file_->fail_unsupported(path_, "data put together from other datasets", kHdf5Gather);
   }
 }
 
@@ -171,10 +175,7 @@ std::string Hdf5Dataset::form(Element element, const std::vector<std::uint64_t>&
 
 std::uint64_t Hdf5Dataset::offset() const {
   if (layout_ != Layout::contiguous) {
-    throw Error(fmt::format(
-        "{}: {}: queries and keys in chunks: not read by Foxscope; rewrite the file with `h5repack -f NONE -l CONTI IN "
-        "OUT`",
-        file_->name(), path_));
+    file_->fail_unsupported(path_, "queries and keys in chunks", kHdf5Gather);
   }
   if (has_gaps()) file_->fail_damaged(path_, "its numbers were never written");
   return offset_;

@@ -92,8 +92,8 @@ void Hdf5File::fail_damaged(const std::string& object, const std::string& proble
   throw Error(fmt::format("{}: {}: {}: {}", name_, object, problem, kHdf5Damaged));
 }
 
-void Hdf5File::fail_unsupported(const std::string& object, const std::string& feature) const {
-  throw Error(fmt::format("{}: {}: {}: {}", name_, object, feature, kHdf5Unsupported));
+void Hdf5File::fail_unsupported(const std::string& object, const std::string& feature, const char* remedy) const {
+  throw Error(fmt::format("{}: {}: {}: {}", name_, object, feature, remedy));
 }
 
 void Hdf5File::check_end(std::uint64_t end) const {

@@ -18,8 +18,20 @@ namespace foxscope {
 inline constexpr std::string_view kHdf5Remedy = "copy it again, or make it again with the command that wrote it";
 /// The end of the errors of Hdf5File::fail_damaged and fail_unsupported: what can be done.
 inline constexpr const char* kHdf5Damaged =
-    "the file is damaged: copy it again, or make it again with the command that wrote it";
+    "the file is damaged: copy it again, or make it again with the command that wrote it; of a run file that another "
+    "program wrote `foxscope check FILE` says what is wrong";
 inline constexpr const char* kHdf5Unsupported = "not read by Foxscope; rewrite the file with `h5repack IN OUT`";
+/// The same of filters that h5repack has, and of data in other files and datasets.
+inline constexpr const char* kHdf5Unfilter = "not read by Foxscope; rewrite the file with `h5repack -f NONE IN OUT`";
+inline constexpr const char* kHdf5Gather =
+    "not read by Foxscope; rewrite the file with `h5repack -f NONE -l CONTI IN OUT`";
+/// The same of what h5repack leaves as it is, or out: filters of h5py alone, big-endian numbers, types with a name.
+inline constexpr const char* kHdf5Replace =
+    "not read by Foxscope, and left by h5repack; replace it with h5py: `x = f[name][...]; del f[name]; f[name] = "
+    "x.astype(x.dtype.newbyteorder(\"<\"))`";
+/// The same of links by name.
+inline constexpr const char* kHdf5Link =
+    "not read by Foxscope; replace it with h5py: `x = f[name]; del f[name]; f.copy(x, name)`";
 
 /// Bytes of the checksum behind a part of a file's structure.
 inline constexpr std::uint64_t kHdf5Checksum = 4;
@@ -65,7 +77,8 @@ class Hdf5File {
   /// @throws Error that the file is damaged, naming the object and what is wrong with it
   [[noreturn]] void fail_damaged(const std::string& object, const std::string& problem) const;
   /// @throws Error that the object uses a part of the format that is not read, and how to rewrite it
-  [[noreturn]] void fail_unsupported(const std::string& object, const std::string& feature) const;
+  [[noreturn]] void fail_unsupported(const std::string& object, const std::string& feature,
+                                     const char* remedy = kHdf5Unsupported) const;
 
  private:
   explicit Hdf5File(const std::filesystem::path& path);

@@ -192,7 +192,7 @@ const std::vector<std::byte>* Hdf5Object::message(std::uint16_t type) const {
   const auto found =
       std::find_if(messages_.begin(), messages_.end(), [type](const Message& message) { return message.type == type; });
   if (found == messages_.end()) return nullptr;
-  if (found->shared) file_->fail_unsupported(path_, "a type or property shared between objects");
+  if (found->shared) file_->fail_unsupported(path_, "a type or property shared between objects", kHdf5Replace);
   return &found->data;
 }
 
@@ -208,7 +208,7 @@ Hdf5Type Hdf5Object::decode_type(Hdf5Cursor cursor) const {
     case 0: {  // fixed-point: bit offset, precision
       const std::uint16_t first = cursor.u16();
       if (first != 0 || cursor.u16() != type.size * 8 || type.size > 8 || type.size == 0) break;
-      if (big_endian) file_->fail_unsupported(path_, "big-endian numbers");
+      if (big_endian) file_->fail_unsupported(path_, "big-endian numbers", kHdf5Replace);
       type.kind = Hdf5Type::Kind::integer;
       type.is_signed = (bits & 8U) != 0;
       if (type.is_signed && type.size == 4) type.element = Element::int32;
@@ -216,7 +216,7 @@ Hdf5Type Hdf5Object::decode_type(Hdf5Cursor cursor) const {
       break;
     }
     case 1: {  // floating-point: bit offset, precision, exponent's place and size, mantissa's place and size, bias
-      if ((bits & 0x41U) != 0) file_->fail_unsupported(path_, "big-endian numbers");
+      if ((bits & 0x41U) != 0) file_->fail_unsupported(path_, "big-endian numbers", kHdf5Replace);
       const std::uint64_t form = cursor.number(8);
       const std::uint32_t bias = cursor.u32();
       const std::uint32_t sign = bits >> 8U & 0xffU;
@@ -430,7 +430,7 @@ std::optional<Hdf5Object> Hdf5Object::find(const std::string& name) const {
   if (found == links().end()) return {};
   const std::string path = path_ == "/" ? "/" + name : path_ + "/" + name;
   if (!found->second.hard) {
-    file_->fail_unsupported(path, "a link by name, perhaps into another file, which is not followed");
+    file_->fail_unsupported(path, "a link by name, perhaps into another file, which is not followed", kHdf5Link);
   }
   return Hdf5Object(file_, found->second.address, path);
 }

@@ -67,7 +67,7 @@ double explained_by_distance(const AttentionSpread& spread, std::int64_t window)
   const auto& mass = spread.distance_without_first.mass;
   const auto length = static_cast<std::int64_t>(mass.size());
   const auto rows = static_cast<double>(spread.rows_without_first);
-  if (spread.rows_without_first < 2) return kNoScore;
+  if (spread.rows_without_first < 1) return kNoScore;
   const std::int64_t reach = window == 0 ? length : std::min(window, length);
   double explained = 0;
   for (std::int64_t distance = 0; distance < std::min(reach, length - 1); ++distance) {

@@ -51,12 +51,11 @@ constexpr LabelScores no_label_scores() {
 /// - sink: mean over i of A_i0.
 /// - positional: the part of A' that distance alone explains, in squares: with m_d the mean of A'_(i, i-d) over rows,
 ///     sum over i, j of m_(i-j)^2 / sum over i, j of A'_ij^2
-///   is 1 if A'_ij depends on i - j only, and never more (Cauchy and Schwarz). It is the R^2 of the best A'_ij = g(i -
-///   j). A row that has nothing beside key 0 counts with zeros here.
+///   is 1 if A'_ij depends on i - j only, and never more (Cauchy and Schwarz). It is the R^2 of the best
+///   A'_ij = g(i - j). A row that has nothing beside key 0 counts with zeros here.
 /// - induction (prefix matching, Olsson et al. 2022): sum of A_ij over the keys that follow an earlier token like that
-/// of
-///   position i, 0 < j < i with x_(j-1) = x_i, mean over the positions that see any. A token that is repeated at once
-///   would lead to itself and does not count. NaN where no token comes again.
+///   of position i, 0 < j < i with x_(j-1) = x_i, mean over the positions that see any. A token that is repeated at
+///   once would lead to itself and does not count. NaN where no token comes again.
 /// - long memory: sum of A'_ij over i - j >= kLongTokens, mean over the rows that see so far, i > kLongTokens, and have
 ///   attention beside key 0.
 /// A text that is too short for a score has none: NaN; one of fewer than kShortestLabelled tokens has none at all.

@@ -79,7 +79,9 @@ class LayerPass {
       for (const int head : heads_) entries_.emplace_back(HeadOf{run_, layer_, head}, Quantity::attention, kNoRows);
       sees_ = rows_with_repeats(entries_.front().token, entries_.front().window);
       repeats_ = std::ranges::count(sees_, 1);
-      if (options_.rows > 0 && options_.rows < info_.length) {
+      if (options_.these_rows) {
+        sample_ = options_.these_rows;
+      } else if (options_.rows > 0 && options_.rows < info_.length) {
         sample_ = sample_rows(info_.length, options_.rows, options_.rows_seed);
       }
     }
@@ -122,7 +124,7 @@ class LayerPass {
   /// Gives heads from the n-th on to the GPU. @returns nothing where it does not take them
   std::unique_ptr<DeviceSpreads> start(std::size_t n) {
     if (n >= entries_.size() || !run_.gpu || !DeviceSpreads::takes(entries_[n])) return nullptr;
-    const std::size_t most = DeviceSpreads::most_heads(entries_[n], sample_ ? options_.rows : 0);
+    const std::size_t most = DeviceSpreads::most_heads(entries_[n], sample_ ? std::ssize(sample_->rows) : 0);
     std::vector<const HeadEntries*> heads;
     for (std::size_t at = n; at < std::min(entries_.size(), n + most); ++at) heads.push_back(&entries_[at]);
     auto spreads = std::make_unique<DeviceSpreads>(std::move(heads), *run_.gpu);
@@ -158,6 +160,7 @@ class LayerPass {
 
   void estimate(std::size_t n, SampledRows rows) {
     if (options_.take_rows) options_.take_rows(statistics_[n], *sample_, rows);
+    if (options_.these_rows) return;
     estimate_spread(entries_[n], *sample_, sees_, std::move(rows), statistics_[n]);
   }
 

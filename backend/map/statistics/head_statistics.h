@@ -49,7 +49,7 @@ struct AttentionSpread {
   DistanceProfile distance;
   DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
   std::int64_t rows_without_first = 0;     ///< of which that is the mean: those that have attention beside key 0
-  /// Of these the rows up to kLocalTokens and up to kLongTokens, all of whose keys but key 0 are nearer than that.
+  /// The rows of these up to kLocalTokens and up to kLongTokens, all of whose keys but key 0 are nearer than that.
   std::int64_t rows_up_to_local = 0;
   std::int64_t rows_up_to_long = 0;
   double square_without_first = 0;  ///< sum over j > 0 of (A_ij / (1 - A_i0))^2, mean over the same rows
@@ -119,6 +119,8 @@ struct StatisticsOptions {
   /// and as many as the text has or more: all rows.
   std::int64_t rows = 0;
   std::uint64_t rows_seed = kRowsSeed;  ///< that they are drawn by
+  /// Rows in place of drawn ones, for take_rows alone: nothing is estimated from them.
+  std::optional<RowSample> these_rows = {};
   /// Gets the numbers of the sampled rows of each head, from several threads; null: nobody wants them.
   std::function<void(const HeadStatistics& head, const RowSample& sample, const SampledRows& rows)> take_rows = {};
   bool with_gates = true;  ///< without, the caller sets means, quantiles, horizons and survivals of gates

@@ -68,6 +68,17 @@ RowSample sample_rows(std::int64_t length, std::int64_t count, std::uint64_t see
   return sample;
 }
 
+RowSample these_rows(std::int64_t length, std::int64_t begin, std::int64_t end) {
+  assert(0 <= begin && begin < end && end <= length);
+  RowSample sample{length, {}, {}};
+  for (std::int64_t row = begin; row < end; row += 2) {
+    const std::int64_t second = std::min(row + 1, end - 1);
+    sample.rows.insert(sample.rows.end(), {row, second});
+    sample.positions.push_back(second - row + 1);
+  }
+  return sample;
+}
+
 RowEstimate mean_of_rows(const RowSample& sample, std::span<const double> y) {
   assert(y.size() == sample.rows.size());
   RowEstimate estimate;

@@ -25,6 +25,10 @@ struct RowSample {
 /// @param seed   of std::mt19937_64
 RowSample sample_rows(std::int64_t length, std::int64_t count, std::uint64_t seed = kRowsSeed);
 
+/// Rows that stand for themselves alone: estimates of sums over all rows become sums over these.
+/// @param begin, end  of the rows; the last of an odd number stands there twice, each time for half of itself
+RowSample these_rows(std::int64_t length, std::int64_t begin, std::int64_t end);
+
 /// A number and its standard error.
 struct RowEstimate {
   double value = 0;

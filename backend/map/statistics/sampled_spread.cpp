@@ -261,7 +261,7 @@ RowEstimate explained_by_distance(const RowSample& sample, const SampledRows& ro
   return {std::isnan(ratio) ? ratio : std::clamp(ratio, 0.0, 1.0), std::sqrt(variance) / squares};
 }
 
-/// What sampled rows say of a text's rows up to a limit, and of those beyond it, which see further.
+/// The estimates by sampled rows for a text's rows up to a limit, and for those beyond it, which see further.
 struct RowsBeyond {
   std::vector<double> share;   ///< of a row beyond the limit A' at distances below it; 0 of the others
   std::vector<double> counts;  ///< 1 of a row beyond it that has attention beside key 0

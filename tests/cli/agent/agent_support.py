@@ -93,7 +93,7 @@ class Sshd:
         raise AssertionError("sshd does not answer")
 
     def url(self, path):
-        return f"ssh://127.0.0.1:{self.port}{path}"
+        return f"ssh://127.0.0.1:{self.port}" + str(path).replace("%", "%25")
 
     def end(self):
         self.process.terminate()

@@ -6,6 +6,7 @@ import pathlib
 import random
 import re
 import resource
+import shlex
 import signal
 import struct
 import subprocess
@@ -76,6 +77,14 @@ class ThroughSsh(AgentTest):
             self.same_file(run, "figure.pdf", "figure", "maps", "RUN", "--heads", "1:0,3:1", "--model", "fox-pro-12m")
             self.same_file(run, "grid.svg", "figure", "grid", "RUN", "--model", "fox-pro-12m")
 
+    def test_a_recorded_command_has_the_name_of_the_file_there(self):
+        run = self.folder / "a b%20.h5"
+        run.write_bytes(self.two_runs().read_bytes())
+        head = ("--model", "fox-pro-12m", "--head", "3:1")
+        self.same_file(run, "map.h5", "map", "RUN", *head, "--quantity", "forget")
+        self.same_file(run, "heads.h5", "heads", "RUN")
+        self.same_file(run, "page.html", "page", "RUN", "--heads", "1:0,3:1")
+
     def test_evaluations_are_copied(self):
         losses = SOURCE / "resources" / "figures" / "loss.h5"
         self.same_text(losses, "info", "RUN")
@@ -128,8 +137,8 @@ class ThroughSsh(AgentTest):
         self.assertEqual(self.there("info", url).replace(url, str(FOX)), self.done("info", FOX))
         run = self.two_runs()
         self.assertEqual(self.there("check", self.server.url(run)), self.done("check", run))
-        self.fails(2, ["run files on another machine are read by info, map"], "eval", "import", self.server.url(run),
-                   "-o", self.folder / "x.h5", environment=self.server.environment)
+        self.fails(2, ["run files on another machine are read by info, map", "and check: eval reads one that is here: copy the file"],
+                   "eval", "import", self.server.url(run), "-o", self.folder / "x.h5", environment=self.server.environment)
 
     def test_an_output_there_is_written_there(self):
         run = self.two_runs()
@@ -284,10 +293,10 @@ class ThroughAPipe(AgentTest):
         return begun[0], said.decode().splitlines()[-1]
 
     def test_an_evaluation_there_that_is_interrupted_goes_on(self):
-        corpus, output = self.write("corpus.txt", TEXT * 240), self.folder / "eval.h5"
+        corpus, output = self.write("corpus.txt", TEXT * 480), self.folder / "eval.h5"
         environment = {**os.environ, **slow_pipe(self.folder, 1, 1000)}
         arguments = ["eval", "loss", "--model", f"ssh://box{FOX}", "--corpus", str(corpus), "--length", "64",
-                     "--windows", "40", "-o", f"ssh://box{output}"]
+                     "--windows", "160", "-o", f"ssh://box{output}"]
         partial, said = self.interrupted_evaluation(arguments, environment, self.folder)
         self.assertEqual(partial, self.folder / "eval.h5.partial")
         self.assertIn(f"ssh://box{partial}, and the same command goes on from it", said)
@@ -335,23 +344,101 @@ class ThroughAPipe(AgentTest):
             self.assertEqual(result.stdout, b"")
         self.wait_for_none()
 
-    def test_an_output_that_is_not_sent_is_kept_and_not_called_written(self):
-        text, output = self.write("text.txt", TEXT), self.folder / "there.h5"
-        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
-        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", str(FOX), "--text", str(text), "-o",
-                                    f"ssh://box{output}"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    def interrupted_when(self, word, environment, *arguments):
+        """Interrupts a command when a line of its standard error has this word; its standard output is empty.
+        @returns the last line that it said"""
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], env=environment, stderr=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
         for line in process.stderr:
-            if b"sending" in line:
+            if word.encode() in line:
                 break
         process.send_signal(signal.SIGINT)
         written, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, said)
         self.assertEqual(written, b"")
-        self.assertFalse(output.exists())
-        kept = pathlib.Path(re.search(r"kept on this machine, in (/\S+/there\.h5): ", said.decode().splitlines()[-1])[1])
+        return said.decode().splitlines()[-1]
+
+    def assert_kept(self, pattern, said):
+        """A line names a whole run file, which goes with the test."""
+        kept = pathlib.Path(re.search(pattern, said)[1])
         self.addCleanup(kept.parent.rmdir)
         self.addCleanup(kept.unlink)
         self.done("check", kept)
+
+    def test_an_output_that_is_not_sent_is_kept_and_not_called_written(self):
+        text, output = self.write("text.txt", TEXT), self.folder / "there.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
+        said = self.interrupted_when("sending", environment, "run", "-v", "--model", FOX, "--text", text, "-o",
+                                     f"ssh://box{output}")
+        self.assertFalse(output.exists())
+        self.assert_kept(r"kept on this machine, in (/\S+/there\.h5): ", said)
+
+    def test_an_output_that_is_not_fetched_is_kept_and_not_called_written(self):
+        text, output = self.write("text.txt", TEXT), self.folder / "here.h5"
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 0.5)}
+        for form in ((), ("--json",)):
+            said = self.interrupted_when("fetching", environment, "run", "-v", *form, "--model", f"ssh://box{FOX}",
+                                         "--text", text, "-o", output)
+            self.assertFalse(output.exists())
+            self.assert_kept(r"kept in ssh://box(/\S+/here\.h5): ", said)
+        written = self.done("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", output,
+                            environment=slow_pipe(self.folder, 0, 1000))
+        self.assertEqual(written.splitlines()[-1], f"written to {output}")
+
+    def test_what_is_done_there_stays_there_when_the_connection_is_cut(self):
+        text, output, cut = self.write("text.txt", TEXT), self.folder / "here.h5", self.folder / "cut"
+        pipe = self.write("cutting_pipe.py", """import os, subprocess, sys
+_, cut, passes, again, _, program, _ = sys.argv
+if os.path.exists(cut) and again == "none":
+    sys.exit(255)
+there = subprocess.Popen([program, "agent"], stdout=subprocess.PIPE)
+while piece := os.read(there.stdout.fileno(), 1 << 16):
+    cuts = not os.path.exists(cut) and b'"left"' in piece
+    if cuts:
+        open(cut, "w").close()
+    if not cuts or passes == "passes":
+        os.write(1, piece)
+    if cuts:
+        os._exit(255)
+""")
+        for passes, again, said, status in (("passes", "again", "", 0),
+                                            ("passes", "none", r"box: cannot be reached.*kept in ssh://box(/\S+/here\.h5): ", 1),
+                                            ("cut", "again", r"box: the connection has ended.*unless.* in ssh://box(/\S+/here\.h5)$", 1)):
+            cut.unlink(missing_ok=True)
+            environment = {"FOXSCOPE_SSH": shlex.join([sys.executable, str(pipe), str(cut), passes, again]),
+                           "FOXSCOPE_REMOTE_PROGRAM": str(program_there(self.folder))}
+            result = self.foxscope("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", output, environment=environment)
+            self.assertEqual(result.returncode, status, result.stderr)
+            self.assertEqual(output.exists(), status == 0)
+            self.wait_for_none()
+            if status == 0:
+                self.done("check", output)
+                output.unlink()
+                continue
+            self.assertEqual(result.stdout, b"")
+            found = re.search(said, result.stderr.decode().splitlines()[-1])
+            self.assertIsNotNone(found, result.stderr)
+            kept = pathlib.Path(found[1])
+            self.addCleanup(kept.parent.rmdir)
+            self.addCleanup(kept.unlink)
+            self.done("check", kept)
+
+    def test_an_agent_that_is_ended_is_not_the_users_interrupt(self):
+        text = self.write("text.txt", TEXT * 400)
+        environment = {**os.environ, **slow_pipe(self.folder, 0, 1000)}
+        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                    str(self.folder / "run.h5")], env=environment, stderr=subprocess.PIPE)
+        for line in process.stderr:
+            if b"forward" in line:
+                break
+        for there in processes_there(self.folder):
+            if pathlib.Path(f"/proc/{there}/cmdline").read_bytes().endswith(b"\0agent\0"):
+                os.kill(there, signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, said)
+        self.assertRegex(said.decode().splitlines()[-1], r"\Afoxscope: box: .* ended.*start it again\Z")
+        self.wait_for_none()
+        self.assertFalse((self.folder / "run.h5").exists())
 
     def test_several_processes_do_not_share_a_path_there(self):
         text = self.write("text.txt", TEXT)
@@ -476,6 +563,28 @@ class ThroughAPipe(AgentTest):
         _, answered = map(int, (self.folder / "counts").read_text().split())
         self.assertLess(answered, 64 * 5_000)  # of 64 heads, however long the text is
 
+
+class WrongAnswers(AgentTest):
+    def test_an_answer_of_another_form_names_the_machine(self):
+        text, fake = self.write("text.txt", TEXT), self.write("fake.py", """import json, struct, sys
+def say(header):
+    data = json.dumps(header).encode()
+    sys.stdout.buffer.write(struct.pack("<I", len(data)) + data)
+    sys.stdout.buffer.flush()
+say({"foxscope_agent": 4, "offers": [], "program": "foxscope", "takes": [], "version": "0"})
+while length := sys.stdin.buffer.read(4):
+    asked = json.loads(sys.stdin.buffer.read(struct.unpack("<I", length)[0]))
+    for part in asked.get("parts", []):
+        sys.stdin.buffer.read(part["stored"])
+    if "id" in asked:
+        say({"id": asked["id"], "answer": json.loads(sys.argv[1])})
+""")
+        for answer in ("null", "{}"):
+            environment = {"FOXSCOPE_SSH": shlex.join([sys.executable, str(fake), answer])}
+            for arguments in (("run", "--model", f"ssh://box{FOX}", "--text", text, "-o", self.folder / "run.h5"),
+                              ("check", "ssh://box/run.h5")):
+                self.fails(1, ["box: what came from there is no message of the protocol", "install the same version"],
+                           *arguments, environment=environment)
 
 class Protocol(AgentTest):
     def test_the_example_of_the_document_speaks_it(self):

@@ -70,6 +70,19 @@ class CommandLines(ThroughAFastPipe):
         self.assertFalse(out.exists())
         self.assertFalse(pathlib.Path("ssh:").exists())
 
+    def test_a_spec_names_files_there(self):
+        losses = SOURCE / "resources" / "figures" / "loss.h5"
+        pages = []
+        for name in (f"ssh://box{losses}", str(losses)):
+            panel = {"kind": "loss", "files": [name]}
+            spec = self.write("spec.json", json.dumps({"foxscope_figure": 1, "panels": [[panel], [panel]]}))
+            page = self.folder / f"page{len(pages)}.svg"
+            self.done("figure", "spec", spec, "-o", page, environment=self.fast)
+            pages.append(page)
+        # The pages name their files, and draw the same.
+        here, there = (re.sub(r"<desc>.*?</desc>", "", page.read_text(), flags=re.S) for page in pages)
+        self.assertEqual(here, there)
+
     def test_losses_of_two_machines_are_compared(self):
         text = self.write("text.txt", TEXT * 20)
         one, two, both = (self.folder / name for name in ("one.h5", "two.h5", "both.h5"))
@@ -83,7 +96,7 @@ class CommandLines(ThroughAFastPipe):
         self.assertEqual(self.done("compare", f"ssh://box{one}", f"ssh://crate{two}", environment=other), expected)
         answer = json.loads(self.done("compare", "--json", one, f"ssh://box{two}", environment=self.fast))
         self.assertEqual(answer["path"], [str(one), f"ssh://box{two}"])
-        self.refused(["another file has a model fox-pro-12m too", "NAME=DIR"], "compare", one, f"ssh://box{both}")
+        self.refused(["another file has a model fox-pro-12m too", "name it, as in fox-pro-12m-2=ssh://box"], "compare", one, f"ssh://box{both}")
 
 
 class Names(ThroughAFastPipe):
@@ -274,7 +287,7 @@ class Weights(ThroughAFastPipe):
             send({"id": 1, "do": "weights", "path": str(model)})
             return receive()["answer"]
 
-        send({"foxscope_agent": 3, "program": "test", "version": "1"})
+        send({"foxscope_agent": 4, "program": "test", "version": "1"})
         self.assertIn("weights", receive()["offers"])
         first = checksum()
         told = json.loads(self.done("info", model, "--checksum", "--json"))["weights_sha256"]

@@ -45,6 +45,32 @@ class AnswersTest(CommandLineTest):
         return numpy.exp(numpy.diff(c, axis=1))
 
 
+class NamesTest(AnswersTest):
+    def test_files_of_one_model_are_told_apart(self):
+        here = self.folder / "run.h5"
+        self.done("run", "-q", "--model", f"fox={FOX}", "--text", self.write("text.txt", TEXT), "--limit", 300, "-o", here)
+        there, other = self.folder / "there" / "run.h5", self.folder / "other.h5"
+        there.parent.mkdir()
+        for copy in (there, other):
+            copy.write_bytes(here.read_bytes())
+        for kind in ("decay", "loss"):
+            with self.subTest(kind):
+                text, _ = self.words(kind, here, other)
+                self.assertRegex(text, r"\brun\b")
+                self.assertRegex(text, r"\bother\b")
+                self.assertIn("there/run", self.words(kind, here, there)[0])
+                text, _ = self.words(kind, f"before={here}", f"after={there}")
+                self.assertRegex(text, r"\bbefore\b")
+                self.assertRegex(text, r"\bafter\b")
+                self.assertNotIn("there", text)
+                self.fails(2, ["fox: this name stands for two models", "as in fox-2="], "figure", kind, here, here, "-o",
+                           self.folder / "x.pdf")
+                self.fails(2, ["this file is being read"], "figure", kind, f"a={here}", f"b={there}", "-o", here, "--format",
+                           "pdf", "--force")
+        self.fails(2, ["another file has a model fox too", "foxscope figure spec"], "figure", "maps", here, there, "-o",
+                   self.folder / "x.pdf")
+
+
 class ComparisonTest(AnswersTest):
     def test_it_is_the_answer_of_compare(self):
         run = self.run_file()
@@ -182,7 +208,7 @@ class ScatterTest(AnswersTest):
         out = self.folder / "x.pdf"
         self.fails(2, ["there is no such statistic", "did you mean rate_decay_time?", "foxscope heads --csv"], "figure",
                    "scatter", heads, "--x", "rate_decay_tim", "-o", out)
-        self.fails(2, "--colour-by shape: use label or layer", "figure", "scatter", heads, "--colour-by", "shape", "-o", out)
+        self.fails(2, ["--colour-by shape: there is no such statistic", "label and layer are known too"], "figure", "scatter", heads, "--colour-by", "shape", "-o", out)
         self.fails(2, "--names 21: use a number from 0 to 20", "figure", "scatter", heads, "--names", 21, "-o", out)
         # A model without gates has no decay time, and is drawn by its attention.
         self.numbers("scatter", heads, "--model", "transformer-pro-12m")

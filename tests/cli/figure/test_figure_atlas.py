@@ -110,6 +110,57 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "--holding xyzzy: no passage of 6:3 holds it: choose another text", "passages", "--head", "6:3",
                      "--holding", "xyzzy")
 
+    def test_what_is_looked_for_is_seen(self):
+        """In every row, however far from the place it stands; and … stands where a row is cut."""
+        for phrase in ["the", "ing"]:
+            arguments = ["--head", "6:3,2:1", "--holding", phrase, "--count", 60]
+            count = len(self.numbers("passages", *arguments))
+            self.assertGreater(count, 1)
+            path = self.draw("passages", *arguments, "--width", "3in", ending="pdf")
+            text = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+            rows = [line for line in text.splitlines() if re.match(r"\s*[62]:[31]\s+\u2212", line)]
+            self.assertEqual(len(rows), count)
+            for row in rows:
+                self.assertIn(phrase, "".join(row.split()).lower())
+                # Windows of 128 tokens are far longer than a row.
+                self.assertIn("\u2026", row)
+
+    def test_rows_say_where_they_are_cut(self):
+        """At the end of every row that has not the window's last words."""
+        path = self.draw("passages", "--head", "all", "--kind", "all", "--count", 15, "--width", "3in", ending="pdf")
+        text = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+        rows = [line for line in text.splitlines() if re.match(r"\s*\d:\d\s+\u2212?\d", line)]
+        self.assertEqual(len(rows), 4 * 15)
+        cut = [row.rstrip().endswith("\u2026") for row in rows]
+        self.assertGreater(sum(cut), 20)
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            strings = dict(zip(tokens["id"][()], tokens["string"].asstr()[()]))
+            ends = ["".join(strings.get(one, "") for one in window[window >= 0])
+                    for window in file["windows/token_id"][()]]
+        ends = ["".join(end.split())[-6:] for end in ends]
+        for row in (row for row, is_cut in zip(rows, cut) if not is_cut):
+            self.assertTrue("".join(row.split()).endswith(tuple(ends)), row)
+
+    def test_a_last_token_without_text_is_left_out(self):
+        """No position reads a window's last token, so the file may have no text of it: its id is no text."""
+        atlas = self.folder / "ends.h5"
+        words = "one two three four five six seven eight nine ten red green blue black white brown house garden river stone"
+        self.done("eval", "atlas", "--model", FOX, "--corpus", self.write("ends.txt", words), "--length", 8, "--windows", 2,
+                  "--rows", 0, "--passages", 4, "-o", atlas)
+        with h5py.File(atlas) as file:
+            tokens = next(iter(file["models"].values()))["tokens"]
+            strings = dict(zip(tokens["id"][()], tokens["string"].asstr()[()]))
+            ids = [window[window >= 0] for window in file["windows/token_id"][()]]
+        self.assertTrue(any(window[-1] not in strings for window in ids))
+        path = self.folder / "ends.pdf"
+        self.done("figure", "passages", atlas, "--head", "0:0", "--kind", "all", "-o", path)
+        drawn = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+        self.assertNotIn("\u27e8", drawn)
+        # The token before it stands there.
+        for window in ids:
+            self.assertIn(strings[window[-2]].strip(), drawn)
+
     def test_tokens_that_hold_a_text(self):
         rows = self.numbers("tokens", "--head", "5:2", "--by", "resets", "--holding", "HE", "--fewest", 1, "--count", 60)
         with h5py.File(self.atlas()) as file:

@@ -123,6 +123,10 @@ class FigureTrainingTest(CommandLineTest):
         self.refuses("two models are named fox", fox, fox, code=2)
         self.refuses("write NAME=DIR", "name=", code=2)
 
+    def test_info_names_what_reads_a_training(self):
+        fox = self.training("fox")
+        self.fails(1, [f"{fox}: is a training: foxscope figure training {fox}", f"in {fox}/checkpoints"], "info", fox)
+
 
 if __name__ == "__main__":
     unittest.main()

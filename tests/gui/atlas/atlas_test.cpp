@@ -56,6 +56,7 @@ class AtlasTest : public QObject {
   void histogramsHoldEveryPosition();
   void ticksFitAPlotThatWasHidden();
   void passagesHoldTheirPlace();
+  void aLastTokenWithoutTextIsLeftOut();
   void aPhraseIsFoundInPassages();
   void whatWasFoundStandsInTheMiddle();
   void anOutlineLeavesRoomForItsToken();
@@ -109,29 +110,35 @@ void drawAround(QWidget* plot, const QRectF& around) {
   QTest::mouseRelease(plot, Qt::LeftButton, {}, corners.back().toPoint());
 }
 
-}  // namespace
-
-void AtlasTest::initTestCase() {
-  QApplication::setPalette(lightPalette());
+/// Evaluates models, which are called fox and transformer, on ten windows of the sample text.
+std::optional<Atlas> makeAtlas(const QString& file, const QStringList& models, std::int64_t length) {
   const Engine engine;
   AtlasRequest request;
-  for (const auto& [name, model] : {std::pair{"fox", foxModel()}, {"transformer", transformerModel()}}) {
+  for (const QString& model : models) {
     ModelRequest wanted;
-    wanted.name = name;
+    wanted.name = request.models.empty() ? "fox" : "transformer";
     wanted.model = model.toStdString();
     request.models.push_back(engine.open(wanted));
   }
   EvaluationInput input;
   input.corpus = sampleText().toStdString();
-  input.windows.length = 256;
+  input.windows.length = length;
   input.windows.windows = 10;
   request.inputs = {input};
   request.passages = 6;
+  request.output = file.toStdString();
+  std::optional<Atlas> made = evaluate_atlas(request, {}, {});
+  if (made) write_atlas_file(request.output, *made, {"foxscope", ""}, Overwrite::force);
+  return made;
+}
+
+}  // namespace
+
+void AtlasTest::initTestCase() {
+  QApplication::setPalette(lightPalette());
   m_file = m_folder.path("atlas.h5");
-  request.output = m_file.toStdString();
-  m_atlas = evaluate_atlas(request, {}, {});
+  m_atlas = makeAtlas(m_file, {foxModel(), transformerModel()}, 256);
   QVERIFY(m_atlas);
-  write_atlas_file(request.output, *m_atlas, {"foxscope", ""}, Overwrite::force);
 }
 
 void AtlasTest::aFileOpensAsAScatterOfItsHeads() {
@@ -504,6 +511,27 @@ void AtlasTest::passagesHoldTheirPlace() {
     QVERIFY(marked != row.pieces.end());
     QVERIFY2(marked->text.contains(text), qPrintable(marked->text));
   }
+}
+
+void AtlasTest::aLastTokenWithoutTextIsLeftOut() {
+  // Short windows, whose ends are seen, with last tokens that no position reads.
+  const QString file = m_folder.path("ends.h5");
+  const auto made = makeAtlas(file, {foxModel()}, 24);
+  QVERIFY(made);
+  ShownAtlas shown({file});
+  QVERIFY(shown.settle());
+  QVERIFY(shown.showAllPassages());
+  const EvaluatedWindows& windows = *made->models[0].windows;
+  const std::vector<std::int32_t> ids = atlas_tokens(made->models[0].sums);
+  int without = 0;
+  for (const atlas::PassageRow& row : shown.page().passages().answer().rows) {
+    QVERIFY2(!row.text().contains(QChar(0x27e8)), qPrintable(row.text()));
+    const std::int64_t tokens = windows.tokens[static_cast<std::size_t>(row.place.window)];
+    const std::int32_t last =
+        windows.token_id[static_cast<std::size_t>(row.place.window * windows.length + tokens - 1)];
+    without += std::ranges::binary_search(ids, last) ? 0 : 1;
+  }
+  QVERIFY(without > 0);
 }
 
 void AtlasTest::aPhraseIsFoundInPassages() {

@@ -5,8 +5,11 @@
 #include <QIcon>
 #include <QLabel>
 #include <QTest>
+#include <QToolButton>
 
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/views/icon.h"
+#include "app/gui/window/figures/panel_figures.h"
 #include "app/gui/window/settings.h"
 #include "backend/eval/atlas/atlas.h"
 #include "backend/eval/atlas/atlas_file.h"
@@ -25,6 +28,7 @@ class RemoteDialogTest : public QObject {
   void machinesComeFromSshsConfiguration();
   void aFolderListsWhatItHolds();
   void anAtlasIsListedAndOpened();
+  void anAtlasThereIsNamedByItsUrl();
   void keysGoThroughFolders();
   void aRunFileIsOpenedAndItsPlaceRemembered();
   void percentSignsOfNamesAreKept();
@@ -60,6 +64,23 @@ struct DialogShown {
   }
   void press(Qt::Key key) { QTest::keyClick(&dialog.entries(), key); }
 };
+
+/// An atlas of a small model, "atlas.h5" of the machine.
+void writeAtlas(const Machine& machine) {
+  ModelRequest model;
+  model.name = "fox";
+  model.model = foxModel().toStdString();
+  const Engine engine;
+  AtlasRequest request;
+  request.models = {engine.open(model)};
+  EvaluationInput input;
+  input.corpus = sampleText().toStdString();
+  input.windows.length = 64;
+  input.windows.windows = 2;
+  request.inputs = {input};
+  request.output = machine.folder.path("atlas.h5").toStdString();
+  write_atlas_file(request.output, evaluate_atlas(request, {}, {}).value(), {"foxscope", ""}, Overwrite::force);
+}
 
 }  // namespace
 
@@ -113,21 +134,7 @@ void RemoteDialogTest::aFolderListsWhatItHolds() {
 
 void RemoteDialogTest::anAtlasIsListedAndOpened() {
   DialogShown shown;
-  ModelRequest model;
-  model.name = "fox";
-  model.model = foxModel().toStdString();
-  const Engine engine;
-  AtlasRequest request;
-  request.models = {engine.open(model)};
-  EvaluationInput input;
-  input.corpus = sampleText().toStdString();
-  input.windows.length = 64;
-  input.windows.windows = 2;
-  request.inputs = {input};
-  request.output = shown.machine.folder.path("atlas.h5").toStdString();
-  const auto atlas = evaluate_atlas(request, {}, {});
-  QVERIFY(atlas);
-  write_atlas_file(request.output, *atlas, {"foxscope", ""}, Overwrite::force);
+  writeAtlas(shown.machine);
   QVERIFY(shown.go(shown.machine.url()));
   QCOMPARE(shown.rows(), QStringList{"atlas.h5"});
   QCOMPARE(shown.rows(FolderModel::kWhat), QStringList{"atlas of heads"});
@@ -137,6 +144,39 @@ void RemoteDialogTest::anAtlasIsListedAndOpened() {
   shown.choose("atlas.h5");
   shown.press(Qt::Key_Return);
   QVERIFY(QTest::qWaitFor([&] { return !shown.window.document().evaluations().empty(); }, kPatience));
+}
+
+void RemoteDialogTest::anAtlasThereIsNamedByItsUrl() {
+  const Machine machine;
+  RemoteWindow window;
+  writeAtlas(machine);
+  const QString url = machine.url("atlas.h5");
+  const EvaluationList& open = window.document().evaluations();
+  QVERIFY(window.open(url));
+  QCOMPARE(open.size(), 1U);
+  QCOMPARE(open[0].path, url);
+  const auto* tab = window.window.evaluations().findChild<QToolButton*>("close");
+  QCOMPARE(tab->text(), "atlas.h5 on box");
+  QCOMPARE(tab->toolTip(), "Close " + url);
+  const ShownPanels panels = window.window.evaluations().shownPanels();
+  QVERIFY(!panels.empty());
+  for (const auto& row : panels) QCOMPARE(row[0].files, std::vector{url.toStdString()});
+  // The name stays whole in a spec of several panels, though another file is named from the spec's folder on.
+  ShownPanels two{panels[0], panels[0]};
+  const Folder folder;
+  two[1][0].files = {folder.path("here.h5").toStdString()};
+  const QString spec = QString::fromStdString(panelsSpec(two, {}, folder.path("spec.json")));
+  QVERIFY2(spec.contains('"' + url + '"') && spec.contains("\"here.h5\""), qPrintable(spec));
+  QVERIFY(drawPanels({panels[0]}, {}, {}).has_value());
+  // A session names it so too, and opens it there again.
+  window.document().sessions().save(folder.path("session.json"), {});
+  QVERIFY(window.settle());
+  window.document().clear();
+  QVERIFY(open.empty());
+  QVERIFY(window.open(folder.path("session.json")));
+  QVERIFY(QTest::qWaitFor([&] { return open.size() == 1; }, kPatience));
+  QCOMPARE(open[0].path, url);
+  QVERIFY(open[0].ofSession);
 }
 
 void RemoteDialogTest::keysGoThroughFolders() {

@@ -1,4 +1,4 @@
-// What a layer's second run takes from its first (Recompute::mlp).
+// A layer's second run takes results from its first (Recompute::mlp).
 #include <atomic>
 #include <cstdint>
 #include <memory>

@@ -62,17 +62,16 @@ class WindowWords {
  public:
   explicit WindowWords(const AtlasModel& model) : model_(model), tokens_(atlas_tokens(model.sums)) {}
 
-  /// The tokens that the positions [begin, end) of a window read; what the window does not have is left out. A
-  /// character of several tokens stands at the last of them.
+  /// The tokens that the positions [begin, end) of a window read; what the window does not have is left out, and its
+  /// last token where the atlas has no text of it. A character of several tokens stands at the last of them.
   [[nodiscard]] std::vector<ConcordancePanel::Piece> pieces(std::int64_t window, std::int64_t begin,
                                                             std::int64_t end) const {
-    const EvaluatedWindows& windows = *model_.windows;
-    const std::int64_t last = std::min(end, windows.tokens[index_of(window)] + 1);
+    const std::int64_t last = std::min(end, this->end(window));
     std::vector<ConcordancePanel::Piece> pieces;
     constexpr std::size_t kLongestCharacter = 4;
     std::string bytes;
     for (std::int64_t position = std::max<std::int64_t>(1, begin); position < last; ++position) {
-      bytes += word(windows.token_id[index_of(window * windows.length + position - 1)]);
+      bytes += word(tokenAt(window, position));
       const bool open = find_invalid_utf8(bytes) && bytes.size() < kLongestCharacter && position + 1 < last;
       pieces.push_back({open ? QString() : onOneLine(tokenText(bytes, Whitespace::asIs))});
       if (!open) bytes.clear();
@@ -80,19 +79,42 @@ class WindowWords {
     return pieces;
   }
 
-  /// The text of a place and the words around it.
-  [[nodiscard]] QString around(const AtlasPlace& place) const {
-    QString text;
-    for (const auto& piece : pieces(place.window, place.position - kWordsAround, place.position + 1 + kWordsAround)) {
-      text += piece.text;
+  /// Behind the last position whose token has a text.
+  [[nodiscard]] std::int64_t end(std::int64_t window) const {
+    const std::int64_t tokens = model_.windows->tokens[index_of(window)];
+    // The last token of a window is read by no position of it, and may be read by none at all.
+    const bool known = tokens == 0 || model_.token_strings.empty() || placeOf(tokenAt(window, tokens)) != tokens_.end();
+    return tokens + (known ? 1 : 0);
+  }
+
+  /// A place's token and the words around it, one text for each position.
+  struct Around {
+    std::int64_t first = 0;  ///< position
+    QStringList texts;
+  };
+  [[nodiscard]] Around around(const AtlasPlace& place) const {
+    Around around{std::max<std::int64_t>(1, place.position - kWordsAround), {}};
+    for (auto& piece : pieces(place.window, around.first, place.position + 1 + kWordsAround)) {
+      around.texts += std::move(piece.text);
     }
-    return text;
+    return around;
   }
 
  private:
-  [[nodiscard]] std::string word(std::int32_t id) const {
+  /// The token that a position reads; positions go from 1 to the number of the window's tokens.
+  [[nodiscard]] std::int32_t tokenAt(std::int64_t window, std::int64_t position) const {
+    return model_.windows->token_id[index_of(window * model_.windows->length + position - 1)];
+  }
+
+  /// The token among those that were read; their end for one that was not.
+  [[nodiscard]] std::vector<std::int32_t>::const_iterator placeOf(std::int32_t id) const {
     const auto found = std::ranges::lower_bound(tokens_, id);
-    const bool known = found != tokens_.end() && *found == id && !model_.token_strings.empty();
+    return found != tokens_.end() && *found == id ? found : tokens_.end();
+  }
+
+  [[nodiscard]] std::string word(std::int32_t id) const {
+    const auto found = placeOf(id);
+    const bool known = found != tokens_.end() && !model_.token_strings.empty();
     return known ? model_.token_strings[index_of(found - tokens_.begin())] : fmt::format("⟨{}⟩", id);
   }
 
@@ -128,7 +150,7 @@ std::vector<PlaceOfHead> placesOfKind(const std::vector<KeptOfHead>& heads, cons
     const auto found = std::ranges::find(one.kinds, kind, &AtlasPassages::kind);
     if (found == one.kinds.end()) continue;
     for (const AtlasPlace& place : found->places) {
-      if (!text.isEmpty() && !words.around(place).contains(text, Qt::CaseInsensitive)) continue;
+      if (!text.isEmpty() && !words.around(place).texts.join(QString()).contains(text, Qt::CaseInsensitive)) continue;
       places.push_back({one.head, &place});
     }
   }
@@ -139,25 +161,41 @@ std::vector<PlaceOfHead> placesOfKind(const std::vector<KeptOfHead>& heads, cons
   return places;
 }
 
-ConcordancePanel::Content contentOf(const std::vector<PlaceOfHead>& places, std::size_t count, const AtlasModel& model,
-                                    bool headEach, const WindowWords& words) {
+ConcordancePanel::Content contentOf(const std::vector<PlaceOfHead>& places, const PassagesOptions& options,
+                                    const EvaluatedHeads& heads, const WindowWords& words) {
   ConcordancePanel::Content content;
-  const EvaluatedHeads names = headsOf(model);
-  for (const PlaceOfHead& one : std::span(places).first(std::min(count, places.size()))) {
+  for (const PlaceOfHead& one : std::span(places).first(std::min(options.count, places.size()))) {
     const AtlasPlace& place = *one.place;
-    const std::int64_t at = place.position;
-    const auto tinted = [&](std::int64_t begin, std::int64_t end) {
-      std::vector<ConcordancePanel::Piece> pieces = words.pieces(place.window, begin, end);
-      std::int64_t position = std::max<std::int64_t>(1, begin);
-      for (ConcordancePanel::Piece& piece : pieces) piece.tint = forgottenNear(place, position++);
-      return pieces;
+    ConcordancePanel::Place& shown = content.places.emplace_back();
+    const std::string head = options.heads.size() > 1 ? headWord(heads, one.head) + "  " : std::string();
+    shown.number = head + numberText(place.value);
+    shown.value = place.value;
+    shown.where = fmt::format("{}{}:{}", head, place.window, place.position);
+    // Pieces are those of positions, one each.
+    const WindowWords::Around around = words.around(place);
+    const FoundPhrase phrase =
+        findPhrase(around.texts, QString::fromStdString(options.holding), index_of(place.position - around.first));
+    const std::int64_t middle = around.first + static_cast<std::int64_t>(phrase.middle);
+    const std::int64_t begin = std::max<std::int64_t>(1, middle - kWordsAround);
+    const std::int64_t end = std::min(middle + 1 + kWordsAround, words.end(place.window));
+    const auto add = [&](std::int64_t from, std::int64_t to) {
+      for (ConcordancePanel::Piece& piece : words.pieces(place.window, from, to)) {
+        piece.tint = forgottenNear(place, from);
+        const std::int64_t at = from++ - around.first;
+        piece.found = at >= 0 && at < std::ssize(phrase.found) && phrase.found[index_of(at)];
+        shown.pieces.push_back(std::move(piece));
+      }
     };
-    ConcordancePanel::Piece token = tinted(at, at + 1).at(0);
-    if (token.text.trimmed().isEmpty()) token.text.replace(' ', QChar(0x2423));
-    const std::string head = headEach ? headWord(names, one.head) + "  " : std::string();
-    content.places.push_back({head + numberText(place.value), place.value, tinted(at - kWordsAround, at),
-                              std::move(token), tinted(at + 1, at + 1 + kWordsAround),
-                              fmt::format("{}{}:{}", head, place.window, at)});
+    // The text goes on before the first piece and behind the last.
+    if (begin > 1) shown.pieces.push_back({"…"});
+    shown.token = shown.pieces.size() + index_of(place.position - begin);
+    shown.middle = shown.pieces.size() + index_of(middle - begin);
+    add(begin, place.position);
+    add(place.position, place.position + 1);
+    add(place.position + 1, end);
+    if (end < words.end(place.window)) shown.pieces.push_back({"…"});
+    QString& token = shown.pieces[shown.token].text;
+    if (token.trimmed().isEmpty()) token.replace(' ', QChar(0x2423));
   }
   return content;
 }
@@ -170,9 +208,7 @@ ScaledColours coloursOf(const std::vector<ConcordancePanel::Content>& lists, con
   };
   for (const ConcordancePanel::Content& list : lists) {
     for (const ConcordancePanel::Place& place : list.places) {
-      std::ranges::for_each(place.before, take);
-      take(place.token);
-      std::ranges::for_each(place.after, take);
+      std::ranges::for_each(place.pieces, take);
     }
   }
   ScaledColours colours;
@@ -207,9 +243,10 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
   if (kinds.empty()) kinds.push_back(known.front());
   if (kinds == std::vector<std::string>{"all"}) kinds = known;
   const WindowWords words(model);
+  const EvaluatedHeads heads = headsOf(model);
   const bool headEach = options.heads.size() > 1;
   const std::string of =
-      headEach ? fmt::format("{} heads", options.heads.size()) : headWord(headsOf(model), options.heads.front());
+      headEach ? fmt::format("{} heads", options.heads.size()) : headWord(heads, options.heads.front());
   std::vector<ConcordancePanel::Content> lists;
   for (const std::string& kind : kinds) {
     if (std::ranges::find(known, kind) == known.end()) {
@@ -218,7 +255,7 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     }
     const std::vector<PlaceOfHead> places = placesOfKind(kept, kind, options.holding, words);
     if (places.empty()) continue;
-    lists.push_back(contentOf(places, options.count, model, headEach, words));
+    lists.push_back(contentOf(places, options, heads, words));
     ConcordancePanel::Content& list = lists.back();
     const auto first = std::ranges::find_if(kept, [&](const KeptOfHead& one) {
       return std::ranges::find(one.kinds, kind, &AtlasPassages::kind) != one.kinds.end();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -54,8 +55,9 @@ HeadArray statistic(const EvaluatedHeads& model, const char* option, const std::
   }
   std::vector<std::string> names;
   for (const HeadArray& array : model.numbers) names.push_back(array.name);
-  throw UsageError(fmt::format("{} {}: there is no such statistic{}: `foxscope heads --csv` names them", option, name,
-                               nearest_question(name, names)));
+  throw UsageError(fmt::format("{} {}: there is no such statistic{}: `foxscope heads --csv` names them{}", option, name,
+                               nearest_question(name, names),
+                               option == std::string_view("--colour-by") ? ", and label and layer are known too" : ""));
 }
 
 /// "decay time (tokens)"
@@ -275,8 +277,9 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
                             x.name, y.name));
   }
   if (left > 0) {
-    drawn.notes.push_back(fmt::format("{}: {} of {} heads are left out: {} or {} has no place on its axis there",
-                                      model.info.name, left, heads, x.name, y.name));
+    const bool above = options.xScale == AxisScale::logarithmic || options.yScale == AxisScale::logarithmic;
+    drawn.notes.push_back(fmt::format("{}: {} of {} heads are left out: {} or {} is not {} there", model.info.name,
+                                      left, heads, x.name, y.name, above ? "above 0 on a logarithmic axis" : "finite"));
   }
   const auto labels = labelsOf(model);
   if (options.colourBy == "label" && !labels) {

@@ -33,6 +33,8 @@ QString pathThere(const QString& path) {
   return place ? QString::fromStdString(place->path) : path;
 }
 
+QString fileNameOf(const QString& path) { return QFileInfo(pathThere(path)).fileName(); }
+
 QString shownUrl(const QString& path) {
   const auto place = placeOf(path);
   return place ? QString::fromStdString(place->url()) : path;

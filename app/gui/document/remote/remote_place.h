@@ -13,6 +13,9 @@ QString hostOf(const QString& path);
 /// The path on that machine; of a path here, the path.
 QString pathThere(const QString& path);
 
+/// The name of a file or folder, "run.h5", here or on another machine.
+QString fileNameOf(const QString& path);
+
 /// The URL of such a path as errors name it; of a path here, the path.
 QString shownUrl(const QString& path);
 

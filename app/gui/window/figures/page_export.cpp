@@ -8,6 +8,7 @@
 #include "app/figure/figure_words.h"
 #include "app/gui/document/document.h"
 #include "app/page/page.h"
+#include "backend/agent/remote_path.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 
@@ -39,12 +40,12 @@ std::string pageCommandOf(const page::PageRequest& request, const QString& file,
       heads += figure::wordOf(head);
     }
   }
-  std::vector<std::string> words{"foxscope", "page", without_folder(file.toStdString()), "--heads", heads};
+  std::vector<std::string> words{"foxscope", "page", agent::name_without_folder(file.toStdString()), "--heads", heads};
   if (request.models.size() > 1) {
     words.insert(words.end(),
                  {"--model", request.models[0].trace->info().name, "--minus", request.models[1].trace->info().name});
   }
-  words.insert(words.end(), {"-o", without_folder(path.toStdString())});
+  words.insert(words.end(), {"-o", agent::name_without_folder(path.toStdString())});
   return quoted_command_line(words);
 }
 

@@ -7,6 +7,7 @@
 #include <QFileInfo>
 
 #include "app/figure/figure_parts.h"
+#include "backend/agent/remote_path.h"
 
 namespace foxscope::gui {
 namespace {
@@ -54,6 +55,7 @@ std::string panelsSpec(const ShownPanels& panels, const figure::FigureStyle& sty
   for (auto& row : parts.rows) {
     if (oneFile) row[0].files.clear();
     for (std::string& file : row[0].files) {
+      if (agent::is_remote(file)) continue;
       file = folder.relativeFilePath(QFileInfo(QString::fromStdString(file)).absoluteFilePath()).toStdString();
     }
   }

@@ -31,12 +31,11 @@ class TorchLinearSteps : public MixerSteps {
   /// Makes what the operator and the output read.
   /// @param normed  [B n, D] norm(x) in the matrices' dtype
   /// @param gates   [B n, ...] float32, LinearColumns' from `precise` on of the product of what `normed` was rounded
-  /// from
+  ///                from
   void project_rows(int layer, const at::Tensor& normed, const at::Tensor& gates);
   /// y [B, states(), n, d_v]; nothing if the job was stopped.
   /// @param state  [B, states(), d, d_v] before the first position, undefined: 0; left as it is behind the last, where
-  /// states
-  ///               are kept
+  ///               states are kept
   virtual std::optional<at::Tensor> mix(at::Tensor& state);
   /// A decay or a beta that is not a number would make everything after it so.  @throws Error
   virtual void check_decays(int layer);

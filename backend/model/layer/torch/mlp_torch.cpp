@@ -37,7 +37,7 @@ at::Tensor mixed_with_previous(const TorchPass& pass, int layer, const at::Tenso
   return (own + (before - own) * pass.weights(layer).mlp_shift).view_as(normed);
 }
 
-/// What the MLP's last product reads, [rows, I] in the dtype of matrices.
+/// The input of the MLP's last product, [rows, I] in the dtype of matrices.
 /// @param normed  norm(x) of the rows
 at::Tensor units_of(const TorchPass& pass, int layer, const at::Tensor& normed) {
   const TorchLayer& weights = pass.weights(layer);
@@ -46,7 +46,7 @@ at::Tensor units_of(const TorchPass& pass, int layer, const at::Tensor& normed) 
   return mlp_units(pass.config(), wide).to(matrix);
 }
 
-/// What the MLP reads, norm(x) of the rows.
+/// The input of the MLP, norm(x) of the rows.
 at::Tensor normed_rows(const TorchPass& pass, int layer, const at::Tensor& rows) {
   const TorchLayer& weights = pass.weights(layer);
   const at::Tensor normed = pass.norm(rows, weights.mlp_norm, weights.mlp_norm_bias);
