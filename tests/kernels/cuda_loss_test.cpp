@@ -139,12 +139,18 @@ void check_product(std::int64_t rows, std::int64_t width, std::int64_t vocabular
   a.head = head.data();
   a.labels = static_cast<const std::int32_t*>(on_device.data());
   a.loss = loss.floats();
-  const cuda::DeviceBuffer workspace(loss_product_bytes(a));
+  constexpr std::size_t kBehind = std::size_t{1} << 20U;
+  const std::size_t bytes = loss_product_bytes(a);
+  const cuda::DeviceBuffer workspace(bytes + kBehind);
   ASSERT_TRUE(workspace.fill(0xff));
   a.workspace = workspace.data();
   const Status status = loss_product(a, nullptr);
   if (status == Status::unavailable) GTEST_SKIP() << "the device has no compute capability 9.0";
   ASSERT_EQ(status, Status::ok);
+  std::vector<std::byte> behind(kBehind);
+  ASSERT_TRUE(cuda::copy_to_host(behind, static_cast<const std::byte*>(workspace.data()) + bytes, nullptr));
+  EXPECT_TRUE(std::ranges::all_of(behind, [](std::byte byte) { return byte == std::byte{0xff}; }))
+      << "something was written behind the workspace";
   const std::vector<double> x = in.values();
   const std::vector<double> w = head.values();
   std::vector<double> expected;
@@ -169,6 +175,10 @@ TEST_F(CudaTokenLoss, OfAProductIsThatOfItsLogits) {
   }
   check_product(130, 136, 700, 4);
   check_product(140, 1536, 300, 0.02F);
+  // Tiles of 256 columns that are filled up to go two, four and eight side by side.
+  check_product(512, 8, 64 * 256 + 1, 0.3F);
+  check_product(1024, 8, 99 * 256 - 3, 0.3F);
+  check_product(2048, 8, 197 * 256 - 155, 0.3F);
 }
 
 TEST_F(CudaTokenLoss, OfAProductIsNanWhereTheLabelIsNoToken) {

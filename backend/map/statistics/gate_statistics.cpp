@@ -251,8 +251,8 @@ void set_gate_statistics(const kernels::GateOfHead& gate, std::span<const double
     }
     const double cut_off = static_cast<double>(gate.cut_off[list - 1]) / static_cast<double>(c.size());
     const std::size_t level = (list - 1) % kLevels;
-    (list <= kLevels ? statistics.backward_horizon : statistics.forward_survival)[level] = {at[0], at[1], at[2],
-                                                                                            cut_off};
+    (list <= kLevels ? statistics.backward_horizon : statistics.forward_survival)[level] =
+        Quartiles{at[0], at[1], at[2], cut_off};
   }
 }
 

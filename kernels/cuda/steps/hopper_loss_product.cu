@@ -26,6 +26,8 @@ struct LogSums {
   __device__ void store(const Sums& sums, int row, int column_tile, int lane) const {
     constexpr int kEights = product::kColumns / 8;
     const int first = column_tile * product::kColumns;
+    // There are tiles behind the last one (HopperProduct::tiles_beside).
+    if (first >= vocabulary) return;
     const int left = vocabulary - first - lane % 4 * 2;  // columns that exist, from the thread's first on
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
