@@ -90,6 +90,21 @@ void* DeviceHeads::workspace(std::size_t bytes) {
   return workspace_.data();
 }
 
+std::span<std::byte> DeviceHeads::host_workspace(std::size_t bytes) {
+  if (host_workspace_.size() >= bytes) return host_workspace_;
+  host_workspace_ = {};
+  pinned_.reset();
+  pageable_ = {};
+  try {
+    pinned_ = std::make_unique<cuda::PinnedBuffer>(bytes, device_);
+    host_workspace_ = {static_cast<std::byte*>(pinned_->data()), bytes};
+  } catch (const std::bad_alloc&) {
+    pageable_.resize(bytes);
+    host_workspace_ = pageable_;
+  }
+  return host_workspace_;
+}
+
 const void* DeviceHeads::upload(std::span<const std::byte> values, Entry& entry) {
   const cuda::DeviceBuffer& buffer = entry.buffers.emplace_back(allocate(values.size()));
   entry.bytes += values.size();

@@ -72,6 +72,8 @@ class DeviceHeads {
 
   /// Memory of at least so many bytes, the same at every call. @throws Error with the figure
   void* workspace(std::size_t bytes);
+  /// The same of the host, for copies to and from the GPU, pinned where memory can be.
+  std::span<std::byte> host_workspace(std::size_t bytes);
 
  private:
   struct Entry {
@@ -92,6 +94,9 @@ class DeviceHeads {
   std::mutex mutex_;
   std::unique_ptr<kernels::cuda::DeviceStream> stream_;
   kernels::cuda::DeviceBuffer workspace_;
+  std::unique_ptr<kernels::cuda::PinnedBuffer> pinned_;
+  std::vector<std::byte> pageable_;  ///< in its place where no memory can be pinned
+  std::span<std::byte> host_workspace_;
   std::list<std::shared_ptr<Entry>> heads_;  ///< the one used last comes first
 };
 

@@ -277,6 +277,7 @@ class WindowWork {
   [[nodiscard]] MeasureOptions measure_options() {
     MeasureOptions options;
     options.statistics.events = 0;
+    options.statistics.with_gates = gates_ == nullptr;
     options.with_split = sums_.shape().rows == AtlasShape::kAllRows;
     options.statistics.rows = std::max<std::int64_t>(0, sums_.shape().rows);
     options.statistics.rows_seed = rows_.seed();

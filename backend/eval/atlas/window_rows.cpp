@@ -82,6 +82,7 @@ bool WindowRows::measure(int layer, int head, const Job& job) {
   if (!run_->has_attention(layer)) return true;
   StatisticsOptions options;
   options.events = 0;
+  options.with_gates = false;
   if (count_ > 0) {
     options.rows = count_;
     options.rows_seed = seed_;
@@ -100,6 +101,7 @@ bool WindowRows::receive_all(int layer, int head, const Job& job) {
   std::vector<double> received(index_of(length));
   StatisticsOptions options;
   options.events = 0;
+  options.with_gates = false;
   options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& /*sample*/, const SampledRows& rows) {
     for (std::size_t key = 0; key < received.size(); ++key) received[key] += rows.received[key];
   };

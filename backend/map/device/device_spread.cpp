@@ -94,17 +94,6 @@ DeviceSpreads::~DeviceSpreads() {
   if (!device_->wait()) results_ = nullptr;
 }
 
-/// Host memory that a GPU copies from and into, pinned where there is some.
-std::span<std::byte> DeviceSpreads::host_memory(std::size_t bytes) {
-  try {
-    pinned_ = std::make_unique<cuda::PinnedBuffer>(bytes, gpu_);
-    return {static_cast<std::byte*>(pinned_->data()), bytes};
-  } catch (const std::bad_alloc&) {
-    pageable_.resize(bytes);
-    return pageable_;
-  }
-}
-
 /// Heads' own arrays are there; normalisers may be others than the trace's.
 bool DeviceSpreads::put_arrays(std::byte* memory, const Layout& layout) {
   const HeadEntries& first = *heads_.front();
@@ -164,7 +153,7 @@ Status DeviceSpreads::start(const RowSample* sample) {
   if (first.store == nullptr && first.mixing == nullptr && sample != nullptr) return Status::unsupported;
   const Layout layout(first, heads_.size(), rows);
   auto* const memory = static_cast<std::byte*>(device_->workspace(layout.bytes));
-  host_ = host_memory(std::max(layout.results, layout.workspace - layout.normalizers));
+  host_ = device_->host_workspace(std::max(layout.results, layout.workspace - layout.normalizers));
   if (!put_arrays(memory, layout)) return Status::unsupported;
   results_ = memory;
   distances_ = layout.distances;

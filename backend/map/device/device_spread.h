@@ -47,7 +47,6 @@ class DeviceSpreads {
   struct Layout;
   /// @returns false where the GPU has no room for a block of a linear mixer
   [[nodiscard]] bool put_arrays(std::byte* memory, const Layout& layout);
-  std::span<std::byte> host_memory(std::size_t bytes);
   template <typename T>
   [[nodiscard]] std::span<const T> taken(std::size_t at, std::size_t count) const {
     return {reinterpret_cast<const T*>(host_.data() + at), count};
@@ -64,10 +63,8 @@ class DeviceSpreads {
   std::vector<kernels::cuda::PreparedMixer> mixers_;  ///< [heads] of linear mixers
   std::byte* results_ = nullptr;
   std::size_t result_bytes_ = 0;
-  std::unique_ptr<kernels::cuda::PinnedBuffer> pinned_;
-  std::vector<std::byte> pageable_;  ///< in its place where no memory can be pinned
-  std::span<std::byte> host_;        ///< what is given, then the results: numbers of heads, then sums by distance
-  std::size_t distances_ = 0;        ///< where these begin
+  std::span<std::byte> host_;  ///< what is given, then the results: numbers of heads, then sums by distance
+  std::size_t distances_ = 0;  ///< where these begin
 };
 
 }  // namespace foxscope
