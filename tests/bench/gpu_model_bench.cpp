@@ -86,6 +86,7 @@ Measured measure(CausalLM& model, std::int64_t length, double tolerance, const K
   for (std::int32_t& id : ids) id = draw(generator);
   TraceInfo info;
   static_cast<TraceSizes&>(info) = sizes_of(config, length);
+  describe_attention(config, info);
   ForwardRequest request;
   request.batch = 1;
   request.length = length;
