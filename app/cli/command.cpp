@@ -1,6 +1,7 @@
 #include "app/cli/command.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -52,6 +53,13 @@ void occupyStandardStreams() {
       [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
     }
   }
+}
+
+// Memory that is freed is used again: the system takes longer to take pages back and to give new ones than it takes to
+// fill them.
+void keepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
 // A command that an agent started ends with it, however the agent ends.
@@ -446,6 +454,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, ParsedCommand& 
 }
 
 int runProgram(const std::vector<std::string>& arguments) {
+  keepFreedMemory();
   occupyStandardStreams();
   endWithAgent();
   Console console;

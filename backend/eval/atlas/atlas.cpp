@@ -136,6 +136,9 @@ std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& sour
   return planned;
 }
 
+/// What is kept in a second, until it has been measured.
+constexpr double kKeptBytesPerSecond = 1e9;
+
 /// The work on one model.
 class AtlasModelWork {
  public:
@@ -148,7 +151,8 @@ class AtlasModelWork {
         events_(events),
         job_(job),
         keep_(kept_for(model.sums.shape().rows)),
-        made_(model.sums.shape()) {}
+        made_(model.sums.shape()),
+        keep_seconds_(static_cast<double>(AtlasSums::bytes(model.sums.shape())) / kKeptBytesPerSecond) {}
 
   /// @returns false if the job was stopped
   bool run() {
@@ -240,7 +244,7 @@ class AtlasModelWork {
     std::vector<float> numbers(2 * words.size());
     std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
     work_.add(index_, parts_++, numbers);
-    made_ = AtlasSums(model_.sums.shape());
+    made_.clear();
     kept_ = AtlasClock::now();
     keep_seconds_ = seconds_from(start);
   }
@@ -299,7 +303,7 @@ class AtlasModelWork {
       throw Error(fmt::format("{}: {}", model_.request.name, error.what()));
     }
     // Sums with a part of a window are of no use.
-    made_ = AtlasSums(model_.sums.shape());
+    made_.clear();
     gates_.reset();
     return false;
   }
@@ -325,7 +329,7 @@ class AtlasModelWork {
   std::int64_t done_tokens_ = 0;                   ///< of this process
   AtlasClock::time_point started_;
   AtlasClock::time_point kept_;
-  double keep_seconds_ = 0;
+  double keep_seconds_;  ///< that keeping took last time
 };
 
 AtlasModel finished(AtlasWork&& model, bool text) {

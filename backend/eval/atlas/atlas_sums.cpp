@@ -197,6 +197,17 @@ std::int64_t AtlasSums::bytes(const AtlasShape& shape) {
   return static_cast<std::int64_t>(words * sizeof(std::int64_t) + places * sizeof(AtlasPlace));
 }
 
+void AtlasSums::clear() {
+  for (auto& values : sums_) std::ranges::fill(values, 0);
+  for (auto& lists : places_) {
+    for (auto& list : lists) list.clear();
+  }
+  open_.clear();
+  classes_.clear();
+  documents_.clear();
+  windows.clear();
+}
+
 std::span<std::int64_t> AtlasSums::row(AtlasSum sum, std::size_t head) {
   auto& values = sums_[index_of(sum)];
   const std::size_t size = values.size() / shape_.head_count();

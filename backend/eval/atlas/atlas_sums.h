@@ -161,6 +161,8 @@ struct DocumentClass {
 class AtlasSums {
  public:
   explicit AtlasSums(const AtlasShape& shape);
+  /// Of no windows again, in the same memory.
+  void clear();
 
   [[nodiscard]] const AtlasShape& shape() const { return shape_; }
   [[nodiscard]] std::span<std::int64_t> at(AtlasSum sum) { return sums_[static_cast<std::size_t>(sum)]; }
