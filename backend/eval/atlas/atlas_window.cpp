@@ -227,7 +227,7 @@ class WindowWork {
   }
   [[nodiscard]] bool with_rows() const { return sums_.shape().rows != 0; }
   /// Whether the statistics are of the rows that are drawn too.
-  [[nodiscard]] bool measures_drawn() const { return sums_.shape().rows > 0 && sums_.shape().rows == rows_.count(); }
+  [[nodiscard]] bool measures_drawn() const { return rows_.draws(sums_.shape().rows); }
   [[nodiscard]] int layer_of(std::size_t place) const {
     return static_cast<int>(place / index_of(sums_.shape().heads));
   }

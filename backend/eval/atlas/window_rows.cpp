@@ -54,32 +54,34 @@ std::int64_t half_of_window(std::int64_t length) {
 WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed)
     : run_(run),
       all_(count >= run->info().length),
-      count_(std::min(count == kAll ? kDefaultRows : count, (run->info().length - 1) / 2 * 2)),
+      count_(all_ && count != kAll ? run->info().length
+                                   : std::min(count == kAll ? kDefaultRows : count, (run->info().length - 1) / 2 * 2)),
       seed_(seed),
       bins_(distance_bins(run->info().length).size()),
       fall_(falls_of(*run)),
       heads_(index_of(run->info().layers) * index_of(run->info().heads)) {}
 
+void WindowRows::take_row(std::int64_t row, std::span<const double> within, std::size_t place, Head& head) const {
+  const std::vector<DistanceBin> bins = distance_bins(run_->info().length);
+  for (std::size_t bin = 0; bin < bins_; ++bin) {
+    head.masses[place * bins_ + bin] = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
+  }
+  take_larger(mass_from(half_of_window(run_->info().length), bins, within), row, head.reach);
+  if (!fall_.empty()) take_larger(mass_from(kLocalTokens, bins, within) * fall_[index_of(row)], row, head.gain);
+}
+
 void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
-  const std::size_t place = index_of(of.layer) * index_of(run_->info().heads) + index_of(of.head);
-  const std::vector<DistanceBin> bins = distance_bins(sample.length);
-  const std::int64_t half = half_of_window(sample.length);
-  Head& head = heads_[place];
+  Head& head = heads_[index_of(of.layer) * index_of(run_->info().heads) + index_of(of.head)];
   head.received = rows.received;
   head.masses.resize(masses());
   for (std::size_t n = 0; n < sample.rows.size(); ++n) {
-    const auto within = std::span(rows.within).subspan(n * bins_, bins_);
-    for (std::size_t bin = 0; bin < bins_; ++bin) {
-      head.masses[n * bins_ + bin] = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
-    }
-    const std::int64_t row = sample.rows[n];
-    take_larger(mass_from(half, bins, within), row, head.reach);
-    if (!fall_.empty()) take_larger(mass_from(kLocalTokens, bins, within) * fall_[index_of(row)], row, head.gain);
+    take_row(sample.rows[n], std::span(rows.within).subspan(n * bins_, bins_), n, head);
   }
 }
 
 bool WindowRows::measure(int layer, int head, const Job& job) {
   if (!run_->has_attention(layer)) return true;
+  if (all_ && count_ == run_->info().length) return measure_all(layer, head, false, job);
   StatisticsOptions options;
   options.events = 0;
   options.with_gates = false;
@@ -91,25 +93,32 @@ bool WindowRows::measure(int layer, int head, const Job& job) {
     };
     if (!layer_statistics(run_, layer, std::span(&head, 1), options, job)) return false;
   }
-  return !all_ || receive_all(layer, head, job);
+  return !all_ || measure_all(layer, head, true, job);
 }
 
-/// Sums what keys receive from all rows. @returns false if the job was stopped
-bool WindowRows::receive_all(int layer, int head, const Job& job) {
+/// @returns false if the job was stopped
+bool WindowRows::measure_all(int layer, int head, bool received_alone, const Job& job) {
   constexpr std::int64_t kAtOnce = 256;
   const std::int64_t length = run_->info().length;
+  Head& of_head = heads_[index_of(layer) * index_of(run_->info().heads) + index_of(head)];
   std::vector<double> received(index_of(length));
+  if (!received_alone) of_head.masses.resize(masses());
   StatisticsOptions options;
   options.events = 0;
   options.with_gates = false;
-  options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& /*sample*/, const SampledRows& rows) {
+  options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& sample, const SampledRows& rows) {
     for (std::size_t key = 0; key < received.size(); ++key) received[key] += rows.received[key];
+    for (std::size_t n = 0; !received_alone && n < sample.rows.size(); ++n) {
+      // The last row of an odd number stands there twice, and is the same both times.
+      const std::int64_t row = sample.rows[n];
+      take_row(row, std::span(rows.within).subspan(n * bins_, bins_), index_of(row), of_head);
+    }
   };
   for (std::int64_t begin = 0; begin < length; begin += kAtOnce) {
     options.these_rows = these_rows(length, begin, std::min(begin + kAtOnce, length));
     if (!layer_statistics(run_, layer, std::span(&head, 1), options, job)) return false;
   }
-  heads_[index_of(layer) * index_of(run_->info().heads) + index_of(head)].received = std::move(received);
+  of_head.received = std::move(received);
   return true;
 }
 

@@ -19,13 +19,15 @@ class WindowRows {
   /// As many rows of a window as it has.
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
-  /// @param count  of rows that are to be drawn; with kAll they are kDefaultRows. Where the window has no more than
-  ///               `count`, what keys receive is summed over all rows
+  /// @param count  of rows that are to be drawn. A window that has no more gives all of its rows; with kAll kDefaultRows
+  ///               are drawn, and what keys receive is summed over all rows
   /// @param seed   that they are drawn by
   WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed);
 
-  /// Rows that are drawn: even, fewer than the window has; 0: it is too short.
+  /// Rows that are looked at: all of them, or an even number that is drawn; 0: the window is too short.
   [[nodiscard]] std::int64_t count() const { return count_; }
+  /// Whether statistics of so many rows are of those that are drawn.
+  [[nodiscard]] bool draws(std::int64_t rows) const { return !all_ && rows == count_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
   /// A row, and what is largest there.
@@ -52,7 +54,9 @@ class WindowRows {
   [[nodiscard]] std::size_t masses() const { return index_of(count_) * bins_; }
 
  private:
-  bool receive_all(int layer, int head, const Job& job);
+  /// Looks at all rows. @param received_alone  at what keys receive from them alone
+  bool measure_all(int layer, int head, bool received_alone, const Job& job);
+  void take_row(std::int64_t row, std::span<const double> within, std::size_t place, Head& head) const;
 
   const RunOnDevice& run_;
   bool all_;  ///< keys receive from all rows
