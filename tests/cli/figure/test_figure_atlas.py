@@ -309,6 +309,31 @@ class AtlasFigureTest(AtlasFigures):
         self.assertGreater(len(none), 0)
         self.refuses(2, f"--head {none[0]}: this head of fox has no resets", "resets", "--head", none[0])
 
+    def test_resets_that_are_not_there(self):
+        """Of no head, none that are neighbours, and none that have classes."""
+        output = self.folder / "x.pdf"
+
+        def atlas(name, *arguments):
+            path = self.folder / name
+            self.done("eval", "atlas", "-q", "--model", f"fox={FOX}", *arguments, "-o", path)
+            return path
+        corpus_file = self.write("corpus.jsonl", corpus())
+        kept = atlas("kept.h5", "--corpus", corpus_file, "--windows", 4, "--length", 32, "--intervene", "*:*:constant=0.9")
+        self.fails(2, "model 'fox' has no resets: f is 1/2 or more at every position of every head", "figure", "resets", kept,
+                   "-o", output)
+        short = atlas("short.h5", "--corpus", corpus_file, "--windows", 4, "--length", 2)
+        self.done("figure", "resets", short, "-o", output)
+        self.fails(2, "no window has two resets of this head of fox, so none has a distance: choose another", "figure",
+                   "resets", short, "--of", "distances", "-o", output, "--force")
+        numpy.save(self.folder / "ids.npy", numpy.random.default_rng(1).integers(3, 4000, (4, 64)))
+        ids = atlas("ids.h5", "--ids", self.folder / "ids.npy")
+        path = self.folder / "ids.csv"
+        self.done("figure", "resets", ids, "-o", path)
+        with open(path, newline="") as file:
+            self.assertEqual({row["series"] for row in csv.DictReader(file)}, {"distances"})
+        self.fails(2, "--of classes: the atlas is of token ids, there is no text whose classes resets fall on", "figure",
+                   "resets", ids, "--of", "classes", "-o", output, "--force")
+
     def test_scatter(self):
         rows = self.numbers("scatter", "--x", "rate_decay_time", "--y", "share_below_half")
         with h5py.File(self.atlas()) as file:
