@@ -7,6 +7,7 @@
 #include "app/figure/figure_length.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/atlas/passages.h"
+#include "app/figure/kinds/atlas/resets.h"
 #include "app/figure/kinds/atlas/similarity.h"
 #include "app/figure/kinds/atlas/tokens.h"
 #include "app/figure/kinds/compare.h"
@@ -233,16 +234,20 @@ std::vector<FigureKind> kinds() {
        drawing<drawDecay>(),
        {.letters = true, .forgetting = true}},
       {"gates",
-       "How the forget gates f of every head or layer are distributed, as violins",
+       "How the forget gates f of every head or layer are distributed, as violins, or of one as a histogram",
        "  foxscope figure gates run.h5 -o gates.pdf\n"
        "  foxscope figure gates run.h5 --by time --each layer --width icml -o gates.pdf\n"
-       "  foxscope figure gates atlas.h5 --each layer -o gates.pdf",
+       "  foxscope figure gates atlas.h5 --each layer -o gates.pdf\n"
+       "  foxscope figure gates atlas.h5 --head 6:3 --by log -o gates.pdf",
        {"FILE.h5", "Run file, or atlas of heads"},
        model() +
-           Options{{"--by", "gate|time", Takes::text,
-                    "Axis: the gate f, or the decay time -1 / log f that it alone would give, tokens (default: gate)"},
+           Options{{"--by", "gate|time|log", Takes::text,
+                    "Axis: the gate f, the decay time -1 / log f that it alone would give, tokens, or -log f, nats "
+                    "(default: gate)"},
                    {"--each", "auto|head|layer", Takes::text,
                     "A violin for each head, or for all heads of a layer (default: a head where they have room)"}} +
+           head("--head", "A histogram of this head's gates instead of violins") +
+           Options{{"--layer", "L", Takes::integer, "A histogram of the gates of all heads of this layer"}} +
            rows("all; not of an atlas") + runs(),
        drawing<drawGates>()},
       {"tokens",
@@ -277,6 +282,18 @@ std::vector<FigureKind> kinds() {
                    {"--count", "N", Takes::integer, "Passages of each kind (default: 12)"}} +
            common(),
        drawing<drawPassages>(),
+       {.letters = true}},
+      {"resets",
+       "Where the resets of a head fall over a corpus, f < 1/2: by class of token, against chance, and how far apart",
+       "  foxscope figure resets atlas.h5 --head 6:3 -o resets.pdf\n"
+       "  foxscope figure resets atlas.h5 --head 6:3 --of distances --width icml -o distances.pdf",
+       kAtlas,
+       model() + head("--head", "Head whose resets are shown (default: the one of most resets)") +
+           Options{{"--of", "all|classes|distances", Takes::text,
+                    "Shares by class of the token that is read, distances of neighbouring resets, or both (default: "
+                    "all)"}} +
+           common(),
+       drawing<drawResets>(),
        {.letters = true}},
       {"similarity", "How alike heads are: the correlation of log f, or of attention, of every two heads over a corpus",
        "  foxscope figure similarity atlas.h5 -o similarity.pdf\n"

@@ -96,7 +96,7 @@ class Atlas(OpenedModels["AtlasModel"]):
         return table
 
     def figure(self, kind: str, *, format: str = "svg", **options: Any) -> Figure:
-        """A figure of this atlas that the program draws: scatter, tokens, passages, similarity, gates or decay.
+        """A figure of this atlas that the program draws: scatter, tokens, passages, resets, similarity, gates or decay.
 
         format: svg, pdf, png or csv. options are those of `foxscope figure KIND`: head=(6, 1), model="fox", width="icml".
         """

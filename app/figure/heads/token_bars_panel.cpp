@@ -14,8 +14,14 @@ constexpr double kMostTokenWidth = 8;
 constexpr double kErrorCap = 0.22;  ///< half the cap of an error
 constexpr double kErrorStroke = 0.09;
 constexpr int kMostAcrossTicks = 6;
+constexpr double kChanceMark = 0.55;  ///< half its height
 const QColor kLevelLine(232, 232, 232);
 const QColor kUncertain(200, 200, 200);
+
+QString besideOf(const TokenBar& bar) {
+  if (!bar.chance) return QString::number(bar.count);
+  return QStringLiteral("p %1").arg(QString::fromStdString(writtenNumber(bar.chance->p, 2)));
+}
 
 }  // namespace
 
@@ -24,6 +30,7 @@ TokenBarsPanel::TokenBarsPanel(const FigureFormat& format, Content content)
   m_tokenStyle.markup = Markup::none;
   for (const TokenBar& bar : m_content.bars) {
     m_upper = std::max(m_upper, bar.value + (std::isnan(bar.error) ? 0 : bar.error));
+    if (bar.chance) m_upper = std::max(m_upper, bar.chance->value + bar.chance->spread);
   }
   m_upper = m_upper > 0 ? 1.05 * m_upper : 1;
 }
@@ -57,7 +64,7 @@ Margins TokenBarsPanel::margins(const QSizeF& inner) const {
   double count = 0;
   for (const TokenBar& bar : m_content.bars) {
     margins.left = std::max(margins.left, textWidth(shown(bar.token), m_tokenStyle));
-    count = std::max(count, textWidth(QString::number(bar.count), m_tokenStyle));
+    count = std::max(count, textWidth(besideOf(bar), m_tokenStyle));
   }
   margins.left += 2 * em::kPad * font;
   margins.right = count + 2 * em::kPad * font;
@@ -97,9 +104,16 @@ void TokenBarsPanel::draw(Canvas& canvas, const QRectF& inner) const {
         canvas.line({xOf(end), middle - kErrorCap * font}, {xOf(end), middle + kErrorCap * font}, pen);
       }
     }
+    if (bar.chance) {
+      const QPen pen(Qt::black, 1.4 * kErrorStroke * font, Qt::SolidLine, Qt::FlatCap);
+      const double x = xOf(bar.chance->value);
+      canvas.line({x, middle - kChanceMark * font}, {x, middle + kChanceMark * font}, pen);
+      canvas.line({xOf(std::max(0.0, bar.chance->value - bar.chance->spread)), middle},
+                  {xOf(bar.chance->value + bar.chance->spread), middle}, pen);
+    }
     const double baseline = middle + kHalfDigit * m_tokenStyle.size;
     canvas.text(shown(bar.token), {{inner.left() - em::kPad * font, baseline}, Align::right}, m_tokenStyle);
-    canvas.text(QString::number(bar.count), {{inner.right() + em::kPad * font, baseline}}, m_tokenStyle);
+    canvas.text(besideOf(bar), {{inner.right() + em::kPad * font, baseline}}, m_tokenStyle);
     middle += line;
   }
   if (hasMark()) {
@@ -117,6 +131,16 @@ void TokenBarsPanel::addNumbers(NumberTable& numbers) const {
   for (const TokenBar& bar : m_content.bars) {
     numbers.add({m_content.series, bar.token.toStdString(), std::to_string(bar.count), bar.value, bar.value - bar.error,
                  bar.value + bar.error});
+  }
+  for (const TokenBar& bar : m_content.bars) {
+    if (!bar.chance) continue;
+    const auto& [value, spread, p] = *bar.chance;
+    numbers.add(
+        {"by chance", bar.token.toStdString(), std::to_string(bar.count), value, value - spread, value + spread});
+  }
+  numbers.setQuantity("p");
+  for (const TokenBar& bar : m_content.bars) {
+    if (bar.chance) numbers.add({"by chance", bar.token.toStdString(), std::to_string(bar.count), bar.chance->p});
   }
 }
 

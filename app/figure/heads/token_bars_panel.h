@@ -14,13 +14,20 @@
 
 namespace foxscope::figure {
 
-/// A token of a vocabulary and what is known of it.
+/// A token of a vocabulary, or a class of tokens, and what is known of it.
 struct TokenBar {
   QString token;
   double value = 0;
   double error = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known
   std::int64_t count = 0;                                   ///< readings that the value is a mean of
   bool certain = true;                                      ///< else it is grey
+  /// What the value would be by chance, and how likely as much is.
+  struct Chance {
+    double value = 0;
+    double spread = 0;  ///< standard deviation
+    double p = 1;
+  };
+  std::optional<Chance> chance = {};  ///< a mark with its spread; p stands in the place of the count
 };
 
 /// Bars from 0 across, one below the other: the token at the left, its count at the right.

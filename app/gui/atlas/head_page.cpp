@@ -15,6 +15,7 @@
 #include <QTabWidget>
 #include <QVBoxLayout>
 
+#include "app/figure/kinds/atlas/tokens.h"
 #include "app/figure/token_text.h"
 #include "app/gui/atlas/passage_list.h"
 #include "app/gui/atlas/reset_bars.h"
@@ -74,12 +75,11 @@ double meanOf(const AtlasFacts& facts, const std::vector<double>& values) {
 
 QString countText(std::int64_t count) { return QLocale().toString(static_cast<qlonglong>(count)); }
 
-/// As many rows as are in sight, of what a figure has room for.
-std::string rowsOfFigure(const RowList& list) {
-  constexpr int kFewest = 12;
-  constexpr int kMost = 60;
+/// As many rows as are in sight, of what a page has room for.
+std::string rowsOfFigure(const RowList& list, std::size_t most) {
+  constexpr std::size_t kFewest = 12;
   const auto [first, last] = list.rowsInSight();
-  return std::to_string(std::clamp(last - first + 1, kFewest, kMost));
+  return std::to_string(std::clamp(index_of(std::max(0, last - first + 1)), std::min(kFewest, most), most));
 }
 
 QWidget* withPages(QWidget* content, MessagePages*& pages) {
@@ -225,8 +225,9 @@ QWidget* HeadPage::gatesTab() {
   m_histogram->addItem(tr("decay time"));
   m_histogram->addItem(tr("distance of resets"));
   bar->addWidget(m_histogram);
-  bar->addWidget(m_gateWords, 1);
+  bar->addStretch(1);
   layout->addLayout(bar);
+  layout->addWidget(m_gateWords);
   layout->addWidget(m_gates, 1);
   connect(m_histogram, &QComboBox::currentIndexChanged, this,
           [this](int shown) { m_gates->show(static_cast<GateBars::Shown>(shown)); });
@@ -252,7 +253,32 @@ figure::FigureSpec HeadPage::passagesFigure() const {
   const auto kind = index_of(std::max(0, m_kind->currentIndex()));
   spec.set("kind", kind < kinds.size() ? kinds[kind].name : "all");
   if (!m_phrase->text().isEmpty()) spec.set("holding", m_phrase->text().toStdString());
-  spec.set("count", rowsOfFigure(*m_passages));
+  constexpr std::size_t kMostLines = 60;  // of all kinds together
+  const std::size_t lists = kind < kinds.size() ? 1 : std::max<std::size_t>(1, kinds.size());
+  spec.set("count", rowsOfFigure(*m_passages, kMostLines / lists));
+  return spec;
+}
+
+figure::FigureSpec HeadPage::tokensFigure() const {
+  figure::FigureSpec spec{"tokens"};
+  if (static_cast<TokenMeasure>(m_measure->currentIndex()) == TokenMeasure::resets) spec.set("by", "resets");
+  if (!m_filter->text().isEmpty()) spec.set("holding", m_filter->text().toStdString());
+  if (m_rare->isChecked()) spec.set("fewest", "1");
+  spec.set("count", rowsOfFigure(*m_forgets, figure::TokensOptions{}.count));
+  return spec;
+}
+
+figure::FigureSpec HeadPage::gatesFigure() const {
+  const GateBars::Shown shown = m_gates->shown();
+  if (shown == GateBars::Shown::gaps) return resetsFigure("distances");
+  figure::FigureSpec spec{"gates"};
+  spec.set("by", shown == GateBars::Shown::logGate ? "log" : "time");
+  return spec;
+}
+
+figure::FigureSpec HeadPage::resetsFigure(const char* of) {
+  figure::FigureSpec spec{"resets"};
+  spec.set("of", of);
   return spec;
 }
 
@@ -260,14 +286,9 @@ std::optional<figure::FigureSpec> HeadPage::shownFigure() const {
   const auto tab = static_cast<Tab>(m_tabs->currentIndex());
   if (!m_head || !message(tab).isEmpty()) return std::nullopt;
   if (tab == kPassages) return passagesFigure();
-  if (tab == kGates) return figure::FigureSpec{"gates"};
-  if (tab == kResets) return std::nullopt;
-  figure::FigureSpec spec{"tokens"};
+  if (tab == kGates && m_gates->ends().isEmpty()) return std::nullopt;
+  figure::FigureSpec spec = tab == kTokens ? tokensFigure() : tab == kGates ? gatesFigure() : resetsFigure("classes");
   spec.set("head", headWord(m_model.facts(), *m_head));
-  if (static_cast<TokenMeasure>(m_measure->currentIndex()) == TokenMeasure::resets) spec.set("by", "resets");
-  if (!m_filter->text().isEmpty()) spec.set("holding", m_filter->text().toStdString());
-  if (m_rare->isChecked()) spec.set("fewest", "1");
-  spec.set("count", rowsOfFigure(*m_forgets));
   return spec;
 }
 

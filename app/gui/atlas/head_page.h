@@ -66,7 +66,7 @@ class HeadPage : public QWidget {
   [[nodiscard]] QComboBox& scope() const { return *m_scope; }
   [[nodiscard]] QComboBox& kind() const { return *m_kind; }
   /// The figure of the tab that is shown, with what is chosen and looked for in it, as `foxscope figure` draws it;
-  /// without the model and the file. Nothing where a line stands in its place, and for resets, which have none.
+  /// without the model and the file. Nothing where a line stands in its place, and for a histogram without bars.
   [[nodiscard]] std::optional<figure::FigureSpec> shownFigure() const;
 
  signals:
@@ -77,7 +77,10 @@ class HeadPage : public QWidget {
   enum class Scope { head, chosen, all };
   struct Lists;
   struct Resets;
+  [[nodiscard]] figure::FigureSpec tokensFigure() const;
   [[nodiscard]] figure::FigureSpec passagesFigure() const;
+  [[nodiscard]] figure::FigureSpec gatesFigure() const;
+  [[nodiscard]] static figure::FigureSpec resetsFigure(const char* of);
   [[nodiscard]] std::set<std::size_t> headsInScope() const;
   [[nodiscard]] QWidget* tokensTab();
   [[nodiscard]] QWidget* passagesTab();

@@ -194,6 +194,10 @@ class ScatterTest(AnswersTest):
         run = self.run_fixture("published/olmo_hybrid")
         for kind in ("gates", "decay"):
             self.assertIn("layers without a gate are left out: 1", self.words(kind, run)[1])
+        for option, words in [("--head=1:0", "--head 1:0: this head of olmo_hybrid never forgets: choose another"),
+                              ("--layer=1", "--layer 1: no head of this layer of olmo_hybrid forgets: choose another")]:
+            self.fails(2, words, "figure", "gates", run, option, "-o", self.folder / "x.pdf")
+        self.assertNotIn("left out", self.words("gates", run, "--head", "0:1")[1])
         self.assertNotIn("--heads", self.words("decay", run)[1])
         _, said = self.words("distance", run)
         self.assertRegex(said, r"0:\d \(.* tokens\); of layers without a gate 1:\d, half of whose attention is within .* tokens; "
@@ -246,6 +250,22 @@ class PruningTest(AnswersTest):
         self.assertNotRegex(said, r"maps of [^\n]*(2:\d|3:1)")
         words, _ = self.words("pruning", run, "--heads", "2:0,3:0")
         self.assertRegex(words, r"Layer 2, head 0 \(b\) Layer 3, head 0 no gate \d+\.\d % skipped")
+
+    def test_gates_that_are_1_have_no_place_on_a_logarithmic_axis(self):
+        run = self.run_file("--intervene", "3:1:one", models=(FOX,))
+        rows = self.numbers("gates", run, "--head", "3:1")
+        self.assertEqual([float(row["value"]) for row in rows if row["series"] == "gates"], [0] * 63 + [1])
+        for by in ["log", "time"]:
+            self.fails(2, "--by: every gate that is asked for of fox-pro-12m is 1, which no logarithmic axis has a place for: "
+                       "use --by gate", "figure", "gates", run, "--head", "3:1", "--by", by, "-o", self.folder / "x.pdf")
+            rows = self.numbers("gates", run, "--layer", 3, "--by", by)
+            with h5py.File(run) as file:
+                own = -numpy.diff(file["models/fox-pro-12m/layers/03/cumulative_log_gate"][()])
+            shares = sum(float(row["value"]) for row in rows if row["series"] == "gates")
+            self.assertAlmostEqual(shares, (own >= 2.0 ** -24).mean(), places=6)
+            _, said = self.words("gates", run, "--layer", 3, "--by", by)
+            percent = float(re.search(r"fox-pro-12m: ([\d.]+) % of the gates are 1 in float32, which no logarithmic", said)[1])
+            self.assertAlmostEqual(percent, 100 * (1 - shares), delta=0.1)
 
     def test_models_without_gates_in_their_attention(self):
         out = self.folder / "x.pdf"

@@ -1,5 +1,5 @@
-"""`foxscope figure tokens`, `passages`, `similarity`, `gates` and `scatter` of an atlas: their numbers, made again from
-the file with numpy, their words as pdftotext sees them, and what is refused."""
+"""`foxscope figure tokens`, `passages`, `resets`, `similarity`, `gates` and `scatter` of an atlas: their numbers, made again
+from the file with numpy, their words as pdftotext sees them, and what is refused."""
 
 import csv
 import json
@@ -238,6 +238,102 @@ class AtlasFigureTest(AtlasFigures):
         self.assertIn("decay time", self.words("gates", "--by", "time"))
         self.refuses(2, "--rows: an atlas has the gates of all positions together", "gates", "--rows", "3:9")
 
+    def test_gates_of_one(self):
+        """A histogram of a head or a layer: shares of all its positions; where an edge of the figure is one of the file's,
+        as many lie above it."""
+        with h5py.File(self.atlas()) as file:
+            counts = file["models/fox/histogram/positions"][()]
+            begin = file["models/fox/histogram/minus_log_gate"][()]
+        for option, of, group, title in [("--head", "6:1", counts[6, 1], "Layer 6, head 1"),
+                                         ("--layer", "6", counts[6].sum(axis=0), "Layer 6")]:
+            kept = group[0] / group.sum()
+            for by, edge, above in [("log", 1, group[begin >= 1].sum()), ("time", 1, group[(begin < 1) & (begin > 0)].sum()),
+                                    ("gate", 0, group.sum())]:
+                with self.subTest(by, of=of):
+                    rows = self.numbers("gates", option, of, "--by", by)
+                    bins = [row for row in rows if row["series"] == "gates"]
+                    self.assertEqual({row["row"] for row in rows}, {of})
+                    self.assertEqual({row["quantity"] for row in bins}, {"share of positions"})
+                    shares = numpy.array([float(row["value"]) for row in bins])
+                    self.assertAlmostEqual(shares.sum(), 1 if by == "gate" else 1 - kept, places=6)
+                    beyond = [float(row["x"].split(":")[0]) >= edge * (1 - 1e-6) for row in bins]
+                    self.assertAlmostEqual(shares[beyond].sum(), above / group.sum(), places=6)
+                    middle, = (row for row in rows if row["series"] == "median and quartiles")
+                    # The file's bin that holds the median.
+                    at = numpy.searchsorted(group.cumsum(), group.sum() / 2)
+                    ends = begin[at], begin[at + 1]
+                    low, high = {"log": ends, "time": (1 / ends[1], 1 / max(1e-8, ends[0])),
+                                 "gate": (numpy.exp(-ends[1]), numpy.exp(-ends[0]))}[by]
+                    self.assertTrue(low * (1 - 1e-6) <= float(middle["value"]) <= high * (1 + 1e-6))
+            if kept > 0:
+                self.draw("gates", option, of, "--by", "log")
+                self.assertRegex(self.said, r"fox: [\d.e-]+ % of the gates are 1 in float32")
+            words = self.words("gates", option, of, "--by", "log")
+            for part in [title, "log f (nats)", "share of positions", "median and quartiles"]:
+                self.assertIn(part, words)
+        self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "gates", "--head", "9:0")
+        self.refuses(2, "--layer 8: model 'fox' has no such layer: layers are 0 to 7", "gates", "--layer", 8)
+        self.refuses(2, "--layer: --head names one head: leave one of them out", "gates", "--layer", 1, "--head", "1:0")
+        self.refuses(2, "--each: --head and --layer draw one histogram: leave it out", "gates", "--each", "head", "--head", "1:0")
+
+    def test_resets(self):
+        with h5py.File(self.atlas()) as file:
+            resets = file["models/fox/resets"]
+            names = [name.replace("_", " ") for name in resets["token_class"].asstr()[()]]
+            tokens, gaps = resets["tokens"][()], resets["gaps"][5, 2]
+            share, chance, spread, p = (resets[name][5, 2] for name in ["share", "chance", "chance_spread", "p_value"])
+            most = "{}:{}".format(*numpy.unravel_index(resets["count"][()].argmax(), (8, 4)))
+            none = [f"{layer}:{head}" for layer, head in numpy.argwhere(resets["count"][()] == 0)]
+        known = ~numpy.isnan(share)
+        rows = self.numbers("resets", "--head", "5:2")
+        for series, quantity, expected in [("resets", "share of resets (f < 1/2)", share),
+                                           ("by chance", "share of resets (f < 1/2)", chance), ("by chance", "p", p)]:
+            found = [row for row in rows if (row["series"], row["quantity"]) == (series, quantity)]
+            self.assertEqual([row["row"] for row in found], [name for name, has in zip(names, known) if has])
+            self.assertEqual([int(row["x"]) for row in found], tokens[known].tolist())
+            numpy.testing.assert_allclose([float(row["value"]) for row in found], expected[known], rtol=1e-6)
+            if quantity != "p" and series == "by chance":
+                numpy.testing.assert_allclose([float(row["upper"]) for row in found], (chance + spread)[known], rtol=1e-6)
+        found = [row for row in rows if row["series"] == "distances"]
+        self.assertEqual([row["x"] for row in found], [f"{2 ** n}:{2 ** (n + 1)}" for n in range(len(found))])
+        numpy.testing.assert_allclose([float(row["value"]) for row in found], gaps[:len(found)] / gaps.sum(), rtol=1e-6)
+        self.assertEqual(gaps[len(found):].sum(), 0)
+        for of, series in [("classes", {"resets", "by chance"}), ("distances", {"distances"})]:
+            self.assertEqual({row["series"] for row in self.numbers("resets", "--head", "5:2", "--of", of)}, series)
+        words = self.words("resets", "--head", "5:2")
+        for part in ["(a) 5:2: resets by class of token", "punctuation", "(b) 5:2: distances of resets", "by chance"]:
+            self.assertIn(part, words)
+        self.assertRegex(self.said, r"fox: 5:2 has \d+ resets, [\d.]+ % of positions")
+        self.words("resets")
+        self.assertIn(f"fox: {most} is drawn, the head of most resets; --head chooses another", self.said)
+        self.assertGreater(len(none), 0)
+        self.refuses(2, f"--head {none[0]}: this head of fox has no resets", "resets", "--head", none[0])
+
+    def test_resets_that_are_not_there(self):
+        """Of no head, none that are neighbours, and none that have classes."""
+        output = self.folder / "x.pdf"
+
+        def atlas(name, *arguments):
+            path = self.folder / name
+            self.done("eval", "atlas", "-q", "--model", f"fox={FOX}", *arguments, "-o", path)
+            return path
+        corpus_file = self.write("corpus.jsonl", corpus())
+        kept = atlas("kept.h5", "--corpus", corpus_file, "--windows", 4, "--length", 32, "--intervene", "*:*:constant=0.9")
+        self.fails(2, "model 'fox' has no resets: f is 1/2 or more at every position of every head", "figure", "resets", kept,
+                   "-o", output)
+        short = atlas("short.h5", "--corpus", corpus_file, "--windows", 4, "--length", 2)
+        self.done("figure", "resets", short, "-o", output)
+        self.fails(2, "no window has two resets of this head of fox, so none has a distance: choose another", "figure",
+                   "resets", short, "--of", "distances", "-o", output, "--force")
+        numpy.save(self.folder / "ids.npy", numpy.random.default_rng(1).integers(3, 4000, (4, 64)))
+        ids = atlas("ids.h5", "--ids", self.folder / "ids.npy")
+        path = self.folder / "ids.csv"
+        self.done("figure", "resets", ids, "-o", path)
+        with open(path, newline="") as file:
+            self.assertEqual({row["series"] for row in csv.DictReader(file)}, {"distances"})
+        self.fails(2, "--of classes: the atlas is of token ids, there is no text whose classes resets fall on", "figure",
+                   "resets", ids, "--of", "classes", "-o", output, "--force")
+
     def test_scatter(self):
         rows = self.numbers("scatter", "--x", "rate_decay_time", "--y", "share_below_half")
         with h5py.File(self.atlas()) as file:
@@ -282,7 +378,7 @@ class AtlasFigureTest(AtlasFigures):
         self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "scatter", "--heads", "9:0")
 
     def test_sizes(self):
-        for kind in ["tokens", "passages", "similarity", "gates", "scatter"]:
+        for kind in ["tokens", "passages", "resets", "similarity", "gates", "scatter"]:
             with self.subTest(kind):
                 self.assertEqual(png_size(self.draw(kind, "--width", "4in", "--dpi", 100, ending="png"))[0], 400)
                 self.assertIn(b"<svg", self.draw(kind, ending="svg").read_bytes()[:400])
@@ -292,7 +388,7 @@ class AtlasFigureTest(AtlasFigures):
         self.fails(code, words, "figure", kind, self.atlas(), *arguments, "-o", output, output=output)
 
     def test_what_is_refused(self):
-        for kind in ["tokens", "passages", "gates"]:
+        for kind in ["tokens", "passages", "resets", "gates"]:
             self.refuses(2, ["base", "no gate"], kind, "--model", "base")
         self.refuses(2, "--x rate_decay_time: there is no such statistic", "scatter", "--model", "base", "--x", "rate_decay_time")
         self.refuses(2, "model 'base' has no gate: it forgets nothing: use --of attention", "similarity", "--model", "base",

@@ -55,6 +55,24 @@ class NumbersTest(CommandLineTest):
                 files.append(other)
             self.assertTrue(self.numbers(kind, *files))
 
+    def test_gates_of_a_head_or_a_layer(self):
+        run = self.text_run()
+        with h5py.File(run) as file:
+            gates = -numpy.diff(file["models/fox/layers/03/cumulative_log_gate"][()])
+        for option, of, own in [("--head", "3:1", gates[1]), ("--layer", "3", gates.ravel())]:
+            for by, values in [("gate", numpy.exp(-own)), ("time", 1 / own), ("log", own)]:
+                rows = self.numbers("gates", run, option, of, "--by", by)
+                bins = [row for row in rows if row["series"] == "gates"]
+                edges = [float(row["x"].split(":")[0]) for row in bins] + [float(bins[-1]["x"].split(":")[1])]
+                numpy.testing.assert_allclose([float(row["value"]) for row in bins],
+                                              numpy.histogram(values, edges)[0] / own.size, atol=1e-8)
+                middle, = (row for row in rows if row["series"] == "median and quartiles")
+                numpy.testing.assert_allclose([float(middle[key]) for key in ["lower", "value", "upper"]],
+                                              numpy.quantile(values, [0.25, 0.5, 0.75]), rtol=1e-6)
+        rows = self.numbers("gates", run, "--head", "3:1", "--rows", "9:20")
+        median = numpy.median(numpy.exp(-gates[1, 8:19]))
+        self.assertAlmostEqual(float(rows[-1]["value"]), median, places=6)
+
     def test_maps_are_their_entries_or_pixels(self):
         run = self.run_fixture()
         rows = self.numbers("maps", run, "--heads", "1:0")

@@ -15,7 +15,8 @@ FIGURES = SOURCE / "resources" / "figures"
 POINTS = 72
 WIDTHS = [3.25, 2.65, 5.5]  # inches: a column of ICML, half of ICLR's text, all of it
 KINDS = ["ablation", "compare", "comparison", "decay", "distance", "gates", "grid", "labels", "loss", "maps", "needle",
-         "passages", "perplexity", "pruning", "saliency", "scatter", "similarity", "sweep", "text", "tokens", "training"]
+         "passages", "perplexity", "pruning", "resets", "saliency", "scatter", "similarity", "sweep", "text", "tokens",
+         "training"]
 POSITIONS = {"loss", "perplexity", "ablation", "needle"}  # have --train-length
 
 
@@ -39,7 +40,7 @@ class WidthsTest(AtlasFigures):
             return FIGURES / "heads.h5"
         if kind in {"needle", "sweep", "saliency"}:
             return FIGURES / f"{kind}.h5"
-        if kind in {"passages", "similarity", "tokens"}:
+        if kind in {"passages", "resets", "similarity", "tokens"}:
             return self.atlas()
         if kind == "training":
             return self.made_once("out", lambda path: write_training(path, steps=200))
@@ -70,6 +71,13 @@ class WidthsTest(AtlasFigures):
             for width in WIDTHS:
                 with self.subTest(kind, width=width):
                     self.draw(kind, "--width", f"{width}in", files=[self.source_of(kind)])
+                    self.check(width)
+
+    def test_a_histogram_of_gates(self):
+        for width in WIDTHS:
+            for by in ["gate", "time", "log"]:
+                with self.subTest(by, width=width):
+                    self.draw("gates", "--head", "6:1", "--by", by, "--width", f"{width}in", files=[self.atlas()])
                     self.check(width)
 
     def test_every_kind_is_looked_at(self):

@@ -301,6 +301,17 @@ void AtlasTest::whatIsSeenIsExported() {
   QCOMPARE(panel(0).text("colour-by"), std::string("gate_median"));
   QCOMPARE(panel(0).list("heads"), (std::vector<std::string>{"0:3", "2:1", "4:1"}));
   QCOMPARE(draw(0).count("chosen"), 3);
+  // However many rows are in sight, a page has room for what is drawn.
+  const QSize before = shown.view.size();
+  shown.view.resize(before.width(), 3000);
+  shown.page().rareTokens().setChecked(true);
+  QVERIFY(shown.settle());
+  const auto [first, last] = shown.page().forgets().rowsInSight();
+  QVERIFY(last - first > 20);
+  QCOMPARE(panel(1).text("count"), std::string("15"));
+  shown.view.resize(before);
+  shown.page().rareTokens().setChecked(false);
+  QVERIFY(shown.settle());
   // Tokens as they are looked for.
   QCOMPARE(panel(1).kind, std::string("tokens"));
   shown.page().tokenFilter().setText("he");
@@ -338,10 +349,55 @@ void AtlasTest::whatIsSeenIsExported() {
                                  .toUtf8();
     QVERIFY2(lines[n].contains(where), (lines[n] + " without " + where).constData());
   }
-  // There is no figure of resets by class, but one of the map.
+  // Resets by class have the bars of the window.
+  const auto rowsOf = [&](const QByteArray& series) {
+    QList<QList<QByteArray>> rows;
+    for (const QByteArray& line : draw(1).trimmed().split('\n')) {
+      // The panel's title, which comes first, may hold commas.
+      if (const QList<QByteArray> fields = line.split(',').last(6); fields[0] == series) rows.append(fields);
+    }
+    return rows;
+  };
   shown.page().tabs().setCurrentIndex(HeadPage::kResets);
   QVERIFY(shown.settle());
-  QCOMPARE(shown.view.shownPanels().size(), 1U);
+  QCOMPARE(shown.view.shownPanels().size(), 2U);
+  QCOMPARE(panel(1).kind, std::string("resets"));
+  QCOMPARE(panel(1).text("head"), std::string("2:1"));
+  const AtlasHeadResets& resets = shown.page().resets().resets();
+  const auto classes = rowsOf("resets");
+  QCOMPARE(classes.size(), std::ranges::count_if(resets.share, [](double share) { return std::isfinite(share); }));
+  QVERIFY(classes.size() > 4);
+  for (qsizetype n = 0, drawn = 0; n < std::ssize(resets.share); ++n) {
+    const double share = resets.share[static_cast<std::size_t>(n)];
+    if (std::isfinite(share)) QVERIFY(std::abs(classes[drawn++][3].toDouble() - share) < 1e-6);
+  }
+  // So have gates, in other bins: as many gates lie above 1 nat or token.
+  shown.page().tabs().setCurrentIndex(HeadPage::kGates);
+  QVERIFY(shown.settle());
+  const auto sharesFrom = [](const QVector<double>& ends, const QVector<double>& shares, double from) {
+    double sum = 0;
+    for (qsizetype n = 0; n < ends.size(); ++n) sum += ends[n] > from * (1 - 1e-6) ? shares[n] : 0;
+    return sum;
+  };
+  GateBars& bars = shown.page().gates();
+  for (const auto kind : {GateBars::Shown::logGate, GateBars::Shown::decayTime, GateBars::Shown::gaps}) {
+    bars.show(kind);
+    const bool gaps = kind == GateBars::Shown::gaps;
+    QCOMPARE(panel(1).kind, std::string(gaps ? "resets" : "gates"));
+    QCOMPARE(panel(1).text("head"), std::string("2:1"));
+    QVector<double> ends;
+    QVector<double> shares;
+    for (const QList<QByteArray>& row : rowsOf(gaps ? "distances" : "gates")) {
+      ends.append(row[2].split(':')[0].toDouble());
+      shares.append(row[3].toDouble());
+    }
+    for (const double from : {0.0, gaps ? 4.0 : 1.0}) {
+      const double expected = sharesFrom(bars.ends(), bars.shares(), from);
+      QVERIFY2(std::abs(sharesFrom(ends, shares, from) - expected) < 1e-5,
+               qPrintable(QStringLiteral("%1 of %2").arg(sharesFrom(ends, shares, from)).arg(expected)));
+      QVERIFY(expected > 0.01 && (from == 0 || expected < 0.999));
+    }
+  }
 }
 
 void AtlasTest::tokensAreThoseOfTheFile() {

@@ -434,15 +434,33 @@ void ExportTest::anAtlasIsExportedByTheSameForm() {
                        .arg(exporting.test.folder.path("."))),
            QString());
   QCOMPARE(curvesOf(contentOf(exporting.test.folder.path("again.svg"))), curvesOf(page));
-  // One figure alone has a command, with what is chosen in the form.
-  view.pane(0).page().tabs().setCurrentIndex(atlas::HeadPage::kResets);
-  QVERIFY(exporting.test.settle());
+  // Below it stands what the page of the head shows.
+  atlas::ModelPane& pane = view.pane(0);
+  for (const auto& [tab, title] : {std::pair(atlas::HeadPage::kResets, "Where a head resets"),
+                                   std::pair(atlas::HeadPage::kGates, "Forget gates of fox")}) {
+    pane.page().tabs().setCurrentIndex(tab);
+    QVERIFY(exporting.test.settle());
+    exporting.show();
+    QVERIFY(exporting.chooseFigure("atlas as shown"));
+    exporting.chooseKind(Kind::svg);
+    const QByteArray both = exporting.written(exporting.test.folder.path("both.svg"));
+    QVERIFY2(both.contains(title) && both.contains("Heads by two statistics"), both.left(2000).constData());
+  }
+  // One figure alone has a command, with what is chosen in the form: a head without resets has no other.
+  pane.page().tabs().setCurrentIndex(atlas::HeadPage::kResets);
+  std::size_t head = 0;
+  for (; head < 32; ++head) {
+    pane.setHead(head);
+    QVERIFY(exporting.test.settle());
+    if (!pane.page().message(atlas::HeadPage::kResets).isEmpty()) break;
+  }
+  QVERIFY(head < 32);
   exporting.show();
   QVERIFY(exporting.chooseFigure("atlas as shown"));
   exporting.chooseKind(Kind::svg);
   QCOMPARE(exporting.dialog->commandNote(), QString());
   const QByteArray scatter = exporting.written(exporting.test.folder.path("scatter.svg"));
-  QVERIFY(scatter.contains("2:1"));
+  QVERIFY(scatter.contains(QStringLiteral("%1:%2").arg(head / 4).arg(head % 4).toUtf8()));
   QCOMPARE(inShell(exporting.dialog->command(exporting.test.folder.path("command.svg"))), QString());
   const QByteArray drawn = contentOf(exporting.test.folder.path("command.svg"));
   QCOMPARE(withoutCommand(drawn), withoutCommand(scatter));

@@ -66,6 +66,7 @@ class WindowKeysTest : public QObject {
   void equalLimitsSayWhyTheyCannotBe();
   void helpIsOfTheTabInFront();
   void evaluationsAloneTakeTheCentre();
+  void curvesBesideEvaluationsSayWhatFillsThem();
   void headsAreReadOut();
   void theRowAtThePinIsReadOut();
   void gridsOfNumbersAreReadOut();
@@ -334,6 +335,38 @@ void WindowKeysTest::evaluationsAloneTakeTheCentre() {
   QVERIFY(test.settle());
   QVERIFY(start->isVisible());
   QVERIFY(!view.isVisible());
+}
+
+void WindowKeysTest::curvesBesideEvaluationsSayWhatFillsThem() {
+  Window test;
+  test.document().open({source("resources/figures/needle.h5")});
+  QTRY_COMPARE_WITH_TIMEOUT(test.document().evaluations().size(), 1U, kPatience);
+  QVERIFY(test.settle());
+  // With nothing else the dock is out of sight until somebody asks for it.
+  QDockWidget& dock = test.window.docks().curves();
+  QVERIFY(!dock.isVisible());
+  CurvesView& curves = test.window.curves();
+  const auto everyTabSays = [&](const QString& words) {
+    Docks::bringForward(dock);
+    for (int tab = 0; tab < 8; ++tab) {
+      curves.setTab(static_cast<CurvesView::Tab>(tab));
+      if (!test.settle()) return false;
+      const auto labels = curves.findChildren<QLabel*>();
+      const bool says = std::ranges::any_of(
+          labels, [&](const QLabel* label) { return label->isVisible() && label->text().contains(words); });
+      if (!says) qWarning("tab %d does not say %s", tab, qPrintable(words));
+      if (!says) return false;
+    }
+    return true;
+  };
+  QVERIFY(everyTabSays("No model yet: open a checkpoint folder"));
+  test.document().open({foxModel()});
+  QVERIFY(test.settle());
+  QVERIFY(dock.isVisible());
+  QVERIFY(everyTabSays("No text yet: open one"));
+  test.document().modelRuns().setText({{}, "A text."});
+  QVERIFY(test.settle());
+  QVERIFY(everyTabSays("No run yet: press F5"));
 }
 
 void WindowKeysTest::headsAreReadOut() {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,8 +13,11 @@
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
+#include "app/figure/heads/histogram_panel.h"
 #include "app/figure/heads/violin_panel.h"
 #include "app/figure/kinds/atlas/atlas_heads.h"
+#include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/legend_panel.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
@@ -44,7 +48,15 @@ std::vector<double> logGates(const Trace& trace, int layer, int head, const Rang
 double timeOf(double logGate) { return logGate < 0 ? std::clamp(-1 / logGate, kLeastTime, kMostTime) : kMostTime; }
 
 double shownValue(double logGate, GatesOptions::Scale scale) {
-  return scale == GatesOptions::Scale::gate ? std::exp(logGate) : timeOf(logGate);
+  if (scale == GatesOptions::Scale::gate) return std::exp(logGate);
+  return scale == GatesOptions::Scale::time ? timeOf(logGate) : 1 / timeOf(logGate);
+}
+
+/// Whether a value of a gate has a place on the axis of a histogram: a gate that is 1 in float32 has none on a
+/// logarithmic one.
+bool hasPlace(double value, GatesOptions::Scale scale) {
+  if (scale == GatesOptions::Scale::gate) return true;
+  return (scale == GatesOptions::Scale::time ? 1 / value : value) >= log_gate_bin(1);
 }
 
 /// Whole decades around all values, or 0 to 1.
@@ -79,10 +91,11 @@ bool roomForHeads(const TraceInfo& info, const FigureStyle& style) {
 }
 
 std::string axisOf(GatesOptions::Scale scale) {
-  return scale == GatesOptions::Scale::gate ? "forget gate *f*" : "decay time of a gate −1 / log *f* (tokens)";
+  if (scale == GatesOptions::Scale::gate) return "forget gate *f*";
+  return scale == GatesOptions::Scale::time ? "decay time of a gate −1 / log *f* (tokens)" : "−log *f* (nats)";
 }
 
-/// The violins of a model before their gates are counted.
+/// The violins of a model before their gates are counted; a single one where a histogram is drawn.
 struct Violins {
   ViolinPanel::Content content;
   /// The layer, the head and the violin that its gates go to, of every head that forgets.
@@ -95,15 +108,41 @@ struct Violins {
   bool headEach = false;
 };
 
-/// @throws UsageError for a model without gates
+/// Whether the figure draws this head.
+bool isDrawn(const GatesOptions& options, const HeadIndex& head) {
+  if (options.head) return *options.head == head;
+  return !options.layer || *options.layer == head.layer;
+}
+
+/// @throws UsageError for a head or layer that there is not, and for one that never forgets
+void requireDrawn(const TraceInfo& info, const GatesOptions& options) {
+  if (options.head) {
+    requireHead(info, *options.head);
+    if (forgets(info, options.head->layer)) return;
+    throw UsageError(
+        fmt::format("--head {}: this head of {} never forgets: choose another", wordOf(*options.head), info.name));
+  }
+  if (!options.layer) return;
+  if (*options.layer < 0 || *options.layer >= info.layers) {
+    throw UsageError(fmt::format("--layer {}: model '{}' has no such layer: layers are 0 to {}", *options.layer,
+                                 info.name, info.layers - 1));
+  }
+  if (forgets(info, static_cast<int>(*options.layer))) return;
+  throw UsageError(
+      fmt::format("--layer {}: no head of this layer of {} forgets: choose another", *options.layer, info.name));
+}
+
+/// @throws UsageError for a model without gates, else as requireDrawn
 Violins violinsOf(const TraceInfo& info, const GatesOptions& options, const FigureStyle& style,
                   std::vector<std::string>& notes) {
   if (!forgets(info))
     throw UsageError(fmt::format("figure gates: {} has no gate: there is nothing to draw", info.name));
+  requireDrawn(info, options);
   Violins all;
-  all.headEach = options.each == GatesOptions::Each::head ||
-                 (options.each == GatesOptions::Each::automatic && roomForHeads(info, style));
-  if (!all.headEach && options.each == GatesOptions::Each::automatic) {
+  all.headEach =
+      !options.isHistogram() && (options.each == GatesOptions::Each::head ||
+                                 (options.each == GatesOptions::Each::automatic && roomForHeads(info, style)));
+  if (!all.headEach && !options.isHistogram() && options.each == GatesOptions::Each::automatic) {
     notes.push_back(
         fmt::format("{}: {} heads have no room for a violin each: one is a layer's; --each head draws "
                     "them all the same",
@@ -113,17 +152,18 @@ Violins violinsOf(const TraceInfo& info, const GatesOptions& options, const Figu
   std::vector<Violin>& violins = all.content.violins;
   for (int layer = 0; layer < info.layers; ++layer) {
     if (!forgets(info, layer)) continue;
-    byChannel = byChannel || info.mixer(layer).sums_channels();
     const int count = info.mixer(layer).heads;
     for (int head = 0; head < count; ++head) {
-      if (all.headEach || head == 0) {
+      if (!isDrawn(options, {layer, head})) continue;
+      byChannel = byChannel || info.mixer(layer).sums_channels();
+      if (options.isHistogram() ? violins.empty() : all.headEach || head == 0) {
         const double beside = all.headEach ? kViolinsOfLayer * ((head + 0.5) / count - 0.5) : 0;
         violins.push_back({all.headEach ? fmt::format("{}:{}", layer, head) : std::to_string(layer), layer + beside});
       }
       all.heads.push_back({layer, head, violins.size() - 1});
     }
   }
-  if (const std::vector<int> layers = layersWithoutGate(info); !layers.empty()) {
+  if (const std::vector<int> layers = layersWithoutGate(info); !layers.empty() && !options.isHistogram()) {
     notes.push_back(fmt::format("{}: layers without a gate are left out: {}", info.name, ranges_text(layers)));
   }
   if (byChannel) {
@@ -137,11 +177,18 @@ Violins violinsOf(const TraceInfo& info, const GatesOptions& options, const Figu
   return all;
 }
 
-FigureOrigin originOf(const TraceInfo& info, bool headEach, const FigureStyle& style) {
+FigureOrigin originOf(const TraceInfo& info, const Violins& all, const GatesOptions& options,
+                      const FigureStyle& style) {
   FigureOrigin origin;
   origin.title = style.title.empty() ? fmt::format("Forget gates of {}", info.name) : style.title;
   origin.command = style.command;
-  origin.facts = {{"violins", headEach ? "a head each" : "a layer each"}};
+  if (options.head) {
+    origin.facts = {{"head", wordOf(*options.head)}};
+  } else if (options.layer) {
+    origin.facts = {{"layer", std::to_string(*options.layer)}};
+  } else {
+    origin.facts = {{"violins", all.headEach ? "a head each" : "a layer each"}};
+  }
   return origin;
 }
 
@@ -150,6 +197,49 @@ std::string paintViolins(ViolinPanel::Content content, const FigureOrigin& origi
   page.add(std::make_unique<ViolinPanel>(style.format, std::move(content)), {});
   page.arrange();
   return page.paint(origin);
+}
+
+/// The value of a gate of 1/2.
+double halfOf(GatesOptions::Scale scale) { return shownValue(-std::log(2.0), scale); }
+
+/// The only violin as a histogram.
+/// @param kept  gates that count and have no place on the axis
+std::string paintHistogram(const ViolinPanel::Content& content, double kept, const GatesOptions& options,
+                           const FigureOrigin& origin, const FigureStyle& style) {
+  const Violin& gates = content.violins.front();
+  HistogramPanel::Content histogram;
+  histogram.title = options.head ? headTitle(*options.head) : fmt::format("Layer\u00a0{}", *options.layer);
+  histogram.across = content.name;
+  histogram.up = "share of positions";
+  histogram.series = "gates";
+  histogram.row = options.head ? wordOf(*options.head) : std::to_string(*options.layer);
+  histogram.edges = content.edges;
+  const double all = std::accumulate(gates.counts.begin(), gates.counts.end(), kept);
+  for (const double count : gates.counts) histogram.shares.push_back(count / all);
+  histogram.scale = content.scale;
+  histogram.mark = halfOf(options.scale);
+  histogram.quartiles = {gates.lower, gates.median, gates.upper};
+  PanelPage page(style);
+  page.add(std::make_unique<HistogramPanel>(style.format, std::move(histogram)), {0, 0});
+  page.add(std::make_unique<LegendPanel>(style.format, std::vector<Curve>(),
+                                         "ring and bar: median and quartiles; dashed: *f* = 1/2"),
+           {1, 0});
+  page.arrange();
+  return page.paint(origin);
+}
+
+/// What is said of gates that have no place on a histogram's axis.
+/// @throws UsageError where no gate has one
+void noteKept(double kept, double all, const TraceInfo& info, std::vector<std::string>& notes) {
+  if (kept == 0) return;
+  if (kept == all) {
+    throw UsageError(
+        fmt::format("--by: every gate that is asked for of {} is 1, which no logarithmic axis has a place for: use "
+                    "--by gate",
+                    info.name));
+  }
+  notes.push_back(fmt::format("{}: {:.3g} % of the gates are 1 in float32, which no logarithmic axis has a place for",
+                              info.name, 100 * kept / all));
 }
 
 /// A number of gates whose values lie evenly between two places of an axis.
@@ -173,8 +263,10 @@ std::vector<GateBin> gateBins(const std::vector<std::int64_t>& counts, GatesOpti
   std::vector<GateBin> bins;
   for (std::size_t bin = counts.size(); bin-- > 0;) {
     if (counts[bin] == 0) continue;
-    bins.push_back({placeOf(log_gate_bin(bin + 1)), placeOf(log_gate_bin(bin)), static_cast<double>(counts[bin])});
+    const auto [lower, upper] = std::minmax({placeOf(log_gate_bin(bin + 1)), placeOf(log_gate_bin(bin))});
+    bins.push_back({lower, upper, static_cast<double>(counts[bin])});
   }
+  if (scale == GatesOptions::Scale::log) std::ranges::reverse(bins);
   return bins;
 }
 
@@ -222,30 +314,39 @@ std::optional<DrawnFigure> drawGates(const RunOnDevice& trace, const GatesOption
   if (positions.end < 2) throw UsageError("figure gates: one position has no gate in any F: choose more");
   ViolinPanel::Content& content = all.content;
   std::vector<std::vector<double>> groups(content.violins.size());
-  double lowest = std::numeric_limits<double>::infinity();
-  double highest = 0;
   for (const Violins::Head& head : all.heads) {
     if (job.stopped()) return std::nullopt;
     for (const double logGate : logGates(*trace, head.layer, head.head, positions)) {
-      const double value = shownValue(logGate, options.scale);
+      groups[head.violin].push_back(shownValue(logGate, options.scale));
+    }
+  }
+  double kept = 0;
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+  for (std::size_t n = 0; n < groups.size(); ++n) {
+    std::vector<double>& group = groups[n];
+    Violin& violin = content.violins[n];
+    violin.lower = foxscope::quantile(group, 0.25);
+    violin.median = foxscope::quantile(group, 0.5);
+    violin.upper = foxscope::quantile(group, 0.75);
+    if (options.isHistogram()) {
+      const auto count = static_cast<double>(group.size());
+      kept = static_cast<double>(std::erase_if(group, [&](double value) { return !hasPlace(value, options.scale); }));
+      noteKept(kept, count, info, drawn.notes);
+    }
+    for (const double value : group) {
       lowest = std::min(lowest, value);
       highest = std::max(highest, value);
-      groups[head.violin].push_back(value);
     }
   }
   content.edges = edgesFor(lowest, highest, options.scale);
-  for (std::size_t n = 0; n < groups.size(); ++n) {
-    Violin& violin = content.violins[n];
-    violin.counts = countsOf(groups[n], content.edges);
-    violin.lower = foxscope::quantile(groups[n], 0.25);
-    violin.median = foxscope::quantile(groups[n], 0.5);
-    violin.upper = foxscope::quantile(groups[n], 0.75);
-  }
-  FigureOrigin origin = originOf(info, all.headEach, style);
+  for (std::size_t n = 0; n < groups.size(); ++n) content.violins[n].counts = countsOf(groups[n], content.edges);
+  FigureOrigin origin = originOf(info, all, options, style);
   origin.facts.emplace_back("positions",
                             fmt::format("{}:{}", std::max<std::int64_t>(1, positions.begin), positions.end));
   addRun(origin, *trace);
-  drawn.file = paintViolins(std::move(content), origin, style);
+  drawn.file = options.isHistogram() ? paintHistogram(content, kept, options, origin, style)
+                                     : paintViolins(std::move(content), origin, style);
   return drawn;
 }
 
@@ -262,33 +363,50 @@ DrawnFigure drawGates(const AtlasModel& model, const GatesOptions& options, cons
     std::ranges::transform(counts[head.violin], histogram, counts[head.violin].begin(), std::plus<>());
   }
   std::vector<std::vector<GateBin>> groups;
+  double kept = 0;
   double lowest = std::numeric_limits<double>::infinity();
   double highest = 0;
-  for (const std::vector<std::int64_t>& group : counts) {
-    groups.push_back(gateBins(group, options.scale));
-    lowest = std::min(lowest, valueAt(groups.back().front().lower, options.scale));
-    highest = std::max(highest, valueAt(groups.back().back().upper, options.scale));
+  for (std::size_t n = 0; n < counts.size(); ++n) {
+    std::vector<GateBin>& bins = groups.emplace_back(gateBins(counts[n], options.scale));
+    Violin& violin = content.violins[n];
+    violin.lower = sharedQuantile(bins, 0.25, options.scale);
+    violin.median = sharedQuantile(bins, 0.5, options.scale);
+    violin.upper = sharedQuantile(bins, 0.75, options.scale);
+    if (options.isHistogram()) {
+      std::erase_if(bins, [&](const GateBin& bin) {
+        const bool left = !hasPlace(valueAt((bin.lower + bin.upper) / 2, options.scale), options.scale);
+        if (left) kept += bin.count;
+        return left;
+      });
+      noteKept(kept, static_cast<double>(std::accumulate(counts[n].begin(), counts[n].end(), std::int64_t{0})), info,
+               drawn.notes);
+    }
+    lowest = std::min(lowest, valueAt(bins.front().lower, options.scale));
+    highest = std::max(highest, valueAt(bins.back().upper, options.scale));
   }
   content.edges = edgesFor(lowest, highest, options.scale);
   for (std::size_t n = 0; n < groups.size(); ++n) {
-    Violin& violin = content.violins[n];
-    violin.counts = sharedCounts(groups[n], content.edges, options.scale);
-    violin.lower = sharedQuantile(groups[n], 0.25, options.scale);
-    violin.median = sharedQuantile(groups[n], 0.5, options.scale);
-    violin.upper = sharedQuantile(groups[n], 0.75, options.scale);
+    content.violins[n].counts = sharedCounts(groups[n], content.edges, options.scale);
   }
-  FigureOrigin origin = originOf(info, all.headEach, style);
+  FigureOrigin origin = originOf(info, all, options, style);
   origin.facts.emplace_back("windows", fmt::format("{} of up to {} tokens", model.windows->tokens.size(), info.length));
   addModel(origin, info);
-  drawn.file = paintViolins(std::move(content), origin, style);
+  drawn.file = options.isHistogram() ? paintHistogram(content, kept, options, origin, style)
+                                     : paintViolins(std::move(content), origin, style);
   return drawn;
 }
 
 std::optional<DrawnFigure> drawGates(FigureRequest& request) {
   const FigureSpec& spec = request.spec;
   GatesOptions options;
-  options.scale = choiceOf<GatesOptions::Scale>(spec, "by", {"gate", "time"});
+  options.scale = choiceOf<GatesOptions::Scale>(spec, "by", {"gate", "time", "log"});
   options.each = choiceOf<GatesOptions::Each>(spec, "each", {"auto", "head", "layer"});
+  options.head = headOf(spec, "head");
+  options.layer = integerOf(spec, "layer");
+  if (options.head && options.layer) throw UsageError("--layer: --head names one head: leave one of them out");
+  if (options.isHistogram() && spec.has("each")) {
+    throw UsageError("--each: --head and --layer draw one histogram: leave it out");
+  }
   if (request.ofAtlas()) {
     const Atlas atlas = request.atlas();
     if (spec.has("rows")) options.positions = Range{};
