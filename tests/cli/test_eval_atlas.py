@@ -195,12 +195,28 @@ class NumbersTest(AtlasTest):
         for rows in ["all", LENGTH]:
             self.done(*self.arguments(self.output, "--seed", 7, "--rows", rows, "--force"))
             with h5py.File(self.output) as file:
-                columns = self.readings(file)[1].sum(axis=2)[:, :, 1:]  # [windows, N, L - 1]
+                attention = self.readings(file)[1]
+                if rows == LENGTH:
+                    self.check_all_rows(file["models/fox"], attention)
+                columns = attention.sum(axis=2)[:, :, 1:]  # [windows, N, L - 1]
                 read = file["windows/token_id"][:, :-1]
                 model = file["models/fox/tokens"]
                 for n, token in enumerate(model["id"][()].tolist()):
                     mean = columns.transpose(1, 0, 2)[:, read == token].mean(axis=1)
                     numpy.testing.assert_allclose(model["received"][()].reshape(32, -1)[:, n], mean, rtol=1e-5, atol=1e-5)
+
+    def check_all_rows(self, model, attention):
+        """Similarity and passages of as many rows as a window has."""
+        distance = numpy.arange(LENGTH)[:, None] - numpy.arange(LENGTH)
+        edges = [0, 1, 2, 4, 8, 16, 32, 64, LENGTH]
+        mass = numpy.stack([numpy.where((distance >= lo) & (distance < hi), attention, 0).sum(axis=3)
+                            for lo, hi in zip(edges, edges[1:])], axis=3)  # [windows, N, L, bins]
+        numpy.testing.assert_allclose(model["similarity/attention"], numpy.corrcoef(mass.transpose(1, 0, 2, 3).reshape(32, -1)),
+                                      atol=1e-5)
+        farthest = numpy.sort(mass[..., 6:].sum(axis=3)[:, :, 1:].max(axis=2), axis=0)[::-1][:3]  # [passages, N]
+        # Mass below 2^-30 is none.
+        numpy.testing.assert_allclose(numpy.nan_to_num(model["passages/reach/value"][()]).reshape(32, 3), farthest.T,
+                                      rtol=1e-5, atol=2 ** -30)
 
     def check_tokens(self, file, model, gates):
         read = file["windows/token_id"][:, :-1].ravel()
@@ -746,12 +762,13 @@ class InputTest(AtlasTest):
             self.assertNotIn(b"short", file["documents/name"][()].tolist())
 
     def test_windows_of_two_and_three_tokens(self):
-        # Too short for rows to be drawn, and for most of what rows say.
+        # Too short for rows to be drawn: all are looked at.
         for length in [2, 3]:
             self.done(*self.arguments(self.output, "--force", windows=4, length=length))
             with h5py.File(self.output) as file:
                 self.assertFalse(numpy.isnan(file["models/fox/numbers/entropy"]).any())
-                self.assertEqual("attention" in file["models/fox/similarity"], length == 3)
+                self.assertEqual(file["models/fox/sums/mass_count"][()], [4 * length * length])
+                self.assertIn("attention", file["models/fox/similarity"])
             self.done("info", self.output)
 
     def test_tables(self):
