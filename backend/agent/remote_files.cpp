@@ -75,10 +75,12 @@ Copies& copies() {
 
 FileFacts file_facts(const std::string& path) { return answer_about<FileFacts>("stat", parse_remote_path(path)); }
 
+std::string content_of(const FileFacts& facts) {
+  return facts.holds == "runs" || facts.holds == "maps" ? "" : facts.holds;
+}
+
 std::string content_of(const std::string& path) {
-  if (!is_remote(path)) return read_content(path);
-  const std::string holds = file_facts(path).holds;
-  return holds == "runs" || holds == "maps" ? "" : holds;
+  return is_remote(path) ? content_of(file_facts(path)) : read_content(path);
 }
 
 std::int64_t bytes_of(const std::string& path) {

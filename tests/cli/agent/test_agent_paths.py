@@ -13,6 +13,7 @@ import time
 import unittest
 
 import h5py
+import numpy
 
 from agent_support import AgentTest, contents, processes_there, slow_pipe
 from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER
@@ -187,6 +188,70 @@ class Names(ThroughAFastPipe):
             self.assertEqual((self.there / "window.png").read_bytes()[:4], b"\x89PNG")
             written |= {"decay.csv", "decay.json", "window.png"}
         self.assertEqual({path.name for path in self.there.iterdir()}, written)
+
+
+class Damaged(ThroughAFastPipe):
+    def same(self, path):
+        """`foxscope info` says the same of a file here and there. @returns its exit status and what it said"""
+        here, there = (self.foxscope("info", name, environment=self.fast) for name in (path, f"ssh://box{path}"))
+        said = (here.returncode, here.stdout, here.stderr)
+        url = f"ssh://box{path}".encode()
+        self.assertEqual((there.returncode, *(text.replace(url, os.fsencode(path)) for text in (there.stdout, there.stderr))), said)
+        return here.returncode, here.stderr.decode()
+
+    def evaluations(self):
+        text, run = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--text", text, "-o", run)
+        self.done("map", run, "--head", "1:1", "--quantity", "forget", "-o", self.folder / "map.h5")
+        self.done("heads", run, "-o", self.folder / "heads.h5")
+        for kind in ("loss", "atlas"):
+            self.done("eval", kind, "--model", FOX, "--corpus", text, "--length", "32", "--windows", "2", "-o",
+                      self.folder / f"{kind}.h5")
+        return [self.folder / f"{kind}.h5" for kind in ("run", "map", "heads", "loss", "atlas")]
+
+    def test_what_is_said_of_a_damaged_file_is_said_of_it_there(self):
+        bad = self.there / "bad.h5"
+
+        def set_attribute(name, value):
+            def damage(file):
+                del file.attrs[name]
+                if value is not None:
+                    file.attrs[name] = value
+            return damage
+
+        def put(value):
+            def damage(file):
+                group = file["models"] if "models" in file else file["maps"]
+                name = sorted(group)[0]
+                table = f"{group.name}/{name}/" + sorted(group[name])[0]
+                del file[table]
+                if value is not None:
+                    file[table] = value
+            return damage
+
+        def number_for_group(file):
+            group = "models" if "models" in file else "maps"
+            del file[group]
+            file[group] = 3
+
+        damages = [set_attribute("created", 3), set_attribute("created", numpy.bytes_(b"\xff")),
+                   set_attribute("foxscope_schema", "old"), put(None), put(numpy.arange(3)), number_for_group]
+        for path in self.evaluations():
+            whole = path.read_bytes()
+            bad.write_bytes(whole)
+            self.assertEqual(self.same(bad)[0], 0, path)
+            for cut in (0, 100, len(whole) // 2, len(whole) - 1):
+                bad.write_bytes(whole[:cut])
+                self.assertEqual(self.same(bad)[0], 1, (path, cut))
+            for number, damage in enumerate(damages):
+                bad.write_bytes(whole)
+                with h5py.File(bad, "r+") as file:
+                    damage(file)
+                status, said = self.same(bad)
+                if number < 2:
+                    self.assertNotIn("no runs", said)
+                    self.assertIn("/@created", said)
+                    self.assertEqual(status, 1)
 
 
 class Interrupted(ThroughAFastPipe):
