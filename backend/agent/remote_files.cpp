@@ -53,7 +53,7 @@ class Copies {
     const std::lock_guard lock(mutex_);
     auto& [identity, copy] = copies_[path.url()];
     if (identity == facts.identity && std::filesystem::exists(copy)) return copy;
-    copy = make_folder_of_copies() / std::filesystem::path(path.path).filename();
+    copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
     show_copy_as(copy.string(), fmt::format("{} (copied to the temporary folder of this machine, TMPDIR)", path.url()));
     if (!fetch_file(path, copy, true, job)) return {};
     identity = facts.identity;

@@ -1,7 +1,6 @@
 """Paths of another machine, `ssh://HOST/PATH`: every option that takes a path takes one or refuses it in a line, odd names, and
 what stays where a command is interrupted."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -15,7 +14,7 @@ import unittest
 import h5py
 import numpy
 
-from agent_support import AgentTest, contents, processes_there, slow_pipe
+from agent_support import AgentTest, contents, slow_pipe
 from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER
 
 
@@ -29,8 +28,8 @@ class ThroughAFastPipe(AgentTest):
         self.temporary.mkdir()
         self.fast = self.pipe()
 
-    def pipe(self, delay=0, rate=1000):
-        before = f"export TMPDIR={self.temporary} XDG_CACHE_HOME={self.folder / 'cache'}"
+    def pipe(self, delay=0, rate=1000, also=""):
+        before = f"export TMPDIR={self.temporary} XDG_CACHE_HOME={self.folder / 'cache'}{also}"
         return {**slow_pipe(self.folder, delay, rate, before), "TMPDIR": str(self.folder)}
 
     def refused(self, words, *arguments, code=2):
@@ -293,16 +292,30 @@ class Interrupted(ThroughAFastPipe):
             if b"fetching" in line:
                 break
         time.sleep(0.3)
-        for agent in processes_there(self.folder):
-            with contextlib.suppress(OSError):  # one ends with the other
-                if pathlib.Path(f"/proc/{agent}/cmdline").read_bytes().endswith(b"\0agent\0"):
-                    os.kill(agent, signal.SIGKILL)
+        self.signal_agents(signal.SIGKILL)
         _, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, said)
         self.assertIn(b"the connection ended, once more", said)
         self.done("check", output)
         self.wait_for_none()
         self.assertEqual(list(self.temporary.rglob("*.h5")), [])
+
+    def test_folders_of_an_agent_that_is_killed_go_with_the_next_one(self):
+        text = self.write("text.txt", TEXT * 400)
+        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                    str(self.folder / "run.h5")], env={**os.environ, **self.fast}, stderr=subprocess.PIPE)
+        for line in process.stderr:
+            if b"forward" in line:
+                break
+        self.signal_agents(signal.SIGKILL)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.wait_for_none()
+        self.assertGreater(len(list(self.temporary.iterdir())), 0)
+        kept = self.temporary / "foxscope-agent-kept"
+        kept.mkdir()
+        self.done("info", f"ssh://box{FOX}", environment=self.fast)
+        self.assertEqual(list(self.temporary.iterdir()), [kept])
 
     def test_nothing_is_left_there_of_an_output_that_came(self):
         text = self.write("text.txt", TEXT)
