@@ -327,6 +327,76 @@ class Interrupted(ThroughAFastPipe):
         self.assertEqual(list(self.temporary.iterdir()), [])
 
 
+class Unsent(ThroughAFastPipe):
+    """An evaluation is made here, and its file cannot be sent there."""
+
+    def setUp(self):
+        super().setUp()
+        self.corpus, self.output = self.write("corpus.txt", TEXT * 20), self.there / "eval.h5"
+        self.cache = self.folder / "cache-here"
+        self.arguments = ("eval", "loss", "--model", FOX, "--corpus", self.corpus, "--length", "64", "--windows", "3", "-o",
+                          f"ssh://box{self.output}")
+
+    def here(self, rate=1000, blocks=None):
+        """The environment in which there is room for files of so many blocks there."""
+        return {**self.pipe(0, rate, "" if blocks is None else f"; ulimit -f {blocks}"), "XDG_CACHE_HOME": str(self.cache)}
+
+    def kept(self):
+        """Makes the evaluation, which has no room there. @returns where it is kept, and its bytes"""
+        result = self.foxscope(*self.arguments, environment=self.here(blocks=4))
+        self.assertEqual((result.returncode, result.stdout), (1, b""), result.stderr)
+        kept = re.fullmatch(rf"foxscope: ssh://box{re.escape(str(self.output))}: needs .*; what was made is kept on this machine, "
+                            r"in (/\S+/eval\.h5): the same command sends it, for seven days", result.stderr.decode().splitlines()[-1])
+        self.assertIsNotNone(kept, result.stderr)
+        kept = pathlib.Path(kept[1])
+        self.assertFalse(self.output.exists())
+        return kept, kept.read_bytes()
+
+    def test_the_same_command_sends_what_is_made(self):
+        _, made = self.kept()
+        self.assertEqual(self.kept()[1], made)  # it is still full there
+        result = self.foxscope(*self.arguments, environment=self.here())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"ssh://box{self.output}: was made before, and is sent now", result.stderr.decode())
+        self.assertEqual(self.output.read_bytes(), made)
+        self.assertEqual(list((self.cache / "foxscope" / "outputs").iterdir()), [])
+        # It prints what it would have printed.
+        here = self.folder / "here" / "eval.h5"
+        here.parent.mkdir()
+        expected = self.done(*self.arguments[:-1], here).replace(str(here), f"ssh://box{self.output}")
+        rate = re.compile(r" *[\d,]+\n")
+        self.assertEqual(rate.sub("", result.stdout.decode()), rate.sub("", expected))
+
+    def test_it_is_sent_although_the_process_was_killed_meanwhile(self):
+        slow = {**os.environ, **self.here(rate=0.05)}
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments), "-v"], env=slow, stderr=subprocess.PIPE)
+        for line in process.stderr:
+            if b"sending" in line:
+                break
+        process.kill()
+        process.communicate(timeout=60)
+        self.assertFalse(self.output.exists())
+        made = next(self.cache.rglob("eval.h5")).read_bytes()
+        self.wait_for_none()
+        self.done(*self.arguments, "--force", environment=self.here())
+        self.assertEqual(self.output.read_bytes(), made)
+
+    def test_other_work_is_not_sent_in_its_place(self):
+        kept, made = self.kept()
+        other = [word if word != "3" else "2" for word in self.arguments]
+        words = [f"foxscope: {kept}: was made for ssh://box{self.output} by another command", "--force"]
+        self.fails(1, words, *other, environment=self.here())
+        text = self.corpus.read_text()
+        self.corpus.write_text(text.replace("fox", "cat"))
+        self.fails(1, words, *self.arguments, environment=self.here())
+        self.assertEqual(kept.read_bytes(), made)
+        self.assertFalse(self.output.exists())
+        self.done(*other, "--force", environment=self.here())
+        with h5py.File(self.output) as file:
+            self.assertEqual(file["models/fox-pro-12m/loss/per_token_loss"].shape[0], 2)
+        self.assertEqual(list((self.cache / "foxscope" / "outputs").iterdir()), [])
+
+
 class Pages(ThroughAFastPipe):
     def test_a_page_takes_few_messages(self):
         text, run = self.write("text.txt", TEXT * 10), self.folder / "run.h5"
