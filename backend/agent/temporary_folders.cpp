@@ -104,7 +104,8 @@ std::filesystem::path make_folder(std::string_view beginning) {
   if (descriptor >= 0 && flock(descriptor, LOCK_SH | LOCK_NB) == 0) {
     fchmod(descriptor, S_IRWXU | kGoesWithProcess);  // not before it is locked
   }
-  return folders().made.emplace_back(folder, descriptor).path;
+  folders().made.push_back({folder, descriptor});
+  return folder;
 }
 
 /// Removes a folder that went with its process, unless a process holds it, or its file system has no locks to say so.
