@@ -377,7 +377,7 @@ void listPaths(const CLI::App& program, ParsedCommand& parsed) {
 class RemoteEnds {
  public:
   explicit RemoteEnds(Console& console) {
-    agent::remove_left_copies();
+    agent::remove_left_folders();
     agent::Remote::listen([&console](std::string_view line) { console.note(line); });
   }
   ~RemoteEnds() {

@@ -333,7 +333,8 @@ std::string describe(const InfoOptions& options, const Job& job) {
     return describeCheckpoint(options, job);
   }
   if (options.checksum) throw UsageError(fmt::format("--checksum is for a checkpoint folder, not {}", options.path));
-  const std::string content = agent::content_of(options.path);
+  const auto there = remote ? std::optional(agent::file_facts(options.path)) : std::nullopt;
+  const std::string content = there ? agent::content_of(*there) : read_content(options.path);
   if (content == kLossContent) return describeLosses(options);
   if (content == kSweepContent) return describeSweep(options);
   if (content == kAtlasContent) return describeAtlas(options);
@@ -341,7 +342,8 @@ std::string describe(const InfoOptions& options, const Job& job) {
     throw Error(fmt::format("{}: holds {} and no atlas: name a file that `foxscope eval atlas` wrote", options.path,
                             content.empty() ? "a run or maps" : content_words(content)));
   }
-  if (!remote || !content.empty()) {
+  // A run file stays where it lies; where one there is damaged, opening it says how.
+  if (!there || (there->holds != "runs" && !there->holds.empty())) {
     const FileOrigin origin = read_origin(agent::file_here(options.path));
     if (!content.empty() || (origin.models.empty() && !origin.maps.empty())) return describeOrigin(options, origin);
   }

@@ -3,19 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "app/cli/held_output.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/output.h"
 #include "backend/agent/command_answers.h"
 #include "backend/agent/fields.h"
+#include "backend/agent/file_answers.h"
 #include "backend/agent/remote.h"
 #include "backend/agent/remote_files.h"
 #include "backend/agent/shown_names.h"
@@ -26,6 +30,7 @@
 #include "backend/base/error.h"
 #include "backend/base/log.h"
 #include "backend/base/sha256.h"
+#include "backend/model/weights/hub_cache.h"
 #include "backend/text/file_bytes.h"
 
 namespace foxscope::cli {
@@ -34,8 +39,9 @@ namespace foxscope::cli {
 struct SentOutput {
   std::filesystem::path here;
   agent::RemotePath there;
-  std::string folder;  ///< what it lies in, for people
-  bool force = false;  ///< a file there is overwritten
+  std::string folder;   ///< what it lies in, for people
+  bool force = false;   ///< a file there is overwritten
+  std::string made_by;  ///< as workOf the command, which takes it up where it was not sent; empty: no command does
 };
 
 namespace {
@@ -139,33 +145,106 @@ bool sendInput(const std::filesystem::path& here, const std::string& shown, cons
   }
 }
 
-/// The place here in which an output is made. An evaluation goes on from the file beside its output: its place is the
-/// same for the same URL.
-SentOutput placeHere(const std::string& url, bool evaluation, bool force) {
+/// Words that change nothing in what a command makes and prints.
+constexpr std::array kWithoutEffect = {"-v", "--verbose", "--force"};
+
+/// The identity of a file or of all files of a folder, which is another one once they have changed; empty where there
+/// is none.
+std::string identityOf(const PathArgument& argument) {
+  const std::string path = pathIn(argument);
+  try {
+    if (agent::is_remote(path)) return agent::file_facts(path).identity;
+    const std::filesystem::path here = argument.model ? resolve_checkpoint_folder(path) : std::filesystem::path(path);
+    if (!std::filesystem::is_directory(here)) return agent::file_identity(here.string());
+    std::set<std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(here)) {
+      if (entry.is_regular_file())
+        files.insert(entry.path().string() + ' ' + agent::file_identity(entry.path().string()));
+    }
+    return sha256(fmt::format("{}", fmt::join(files, "\n")));
+  } catch (const agent::ConnectionLost&) {
+    throw;
+  } catch (const std::exception&) {
+    return "";  // the command itself says what is wrong with it
+  }
+}
+
+/// SHA-256 of what a command's work depends on: its words, this program and its inputs. Empty where one of these is not
+/// known.
+std::string workOf(const ParsedCommand& parsed) {
+  std::string all = FOXSCOPE_VERSION;
+  for (const std::string& word : parsed.words) {
+    if (std::ranges::find(kWithoutEffect, word) == kWithoutEffect.end()) all += '\0' + word;
+  }
+  for (const PathArgument& argument : parsed.paths) {
+    if (argument.output) continue;
+    const std::string identity = identityOf(argument);
+    if (identity.empty()) return "";
+    all += '\0' + identity;
+  }
+  return sha256(all);
+}
+
+/// The place here in which an output is made. An evaluation goes on from the file beside its output, and what could not
+/// be sent is taken up: its place is the same for the same URL.
+SentOutput placeHere(const std::string& url, const ParsedCommand& parsed, bool force) {
   const agent::RemotePath there = agent::parse_remote_path(url);
   const std::string name = nameOf(there.path);
-  if (!evaluation) {
-    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR", force};
+  if (parsed.command != "eval") {
+    return {agent::make_temporary_folder() / name, there, "the temporary folder of this machine, TMPDIR", force, ""};
   }
   constexpr std::size_t kLetters = 16;
   const std::filesystem::path folder = agent::make_cache_folder("outputs") / sha256(there.url()).substr(0, kLetters);
-  const SentOutput output{folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string()),
-                          force};
   std::error_code failed;
   std::filesystem::create_directory(folder, failed);
-  if (!force && std::filesystem::exists(output.here, failed)) {
-    throw Error(
-        fmt::format("{}: was made for {} before and could not be sent: copy it from there and remove it, or use "
-                    "--force to make it anew",
-                    output.here.string(), url));
+  return {folder / name, there, fmt::format("{} on this machine, XDG_CACHE_HOME", folder.string()), force,
+          workOf(parsed)};
+}
+
+/// The file beside an output that says, until it is sent, which work it is of and what its command printed.
+std::filesystem::path noteBeside(const SentOutput& output) { return output.here.string() + ".unsent"; }
+
+/// Writes it. Where that cannot be, no command takes the output up.
+void noteUnsent(SentOutput& output, const std::string& printed) try {
+  if (output.made_by.empty()) return;
+  const nlohmann::json note = {
+      {"made_by", output.made_by}, {"output", agent::file_identity(output.here.string())}, {"printed", printed}};
+  AtomicFile file(noteBeside(output), /*overwrite=*/true);
+  const std::string text = note.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  file.write(text.data(), text.size());
+  file.commit();
+} catch (const Error& error) {
+  output.made_by.clear();
+  log_line(LogCategory::file, [&] { return fmt::format("no note beside the output: {}", error.what()); });
+}
+
+/// What the same command printed when it made an output that was not sent.
+/// @returns nothing where there is none
+/// @throws Error for an output of other work, unless it is to be made anew
+std::optional<std::string> printedOfUnsent(const SentOutput& output) {
+  std::error_code failed;
+  if (!std::filesystem::exists(output.here, failed)) return std::nullopt;
+  std::ifstream file(noteBeside(output));
+  const auto note = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto is = [&](const char* key, const std::string& value) {
+    return note.is_object() && note.value(key, nlohmann::json()) == value;
+  };
+  if (!output.made_by.empty() && is("made_by", output.made_by) &&
+      is("output", agent::file_identity(output.here.string()))) {
+    return note.value("printed", nlohmann::json()).is_string() ? note["printed"].get<std::string>() : "";
   }
-  return output;
+  if (output.force) return std::nullopt;
+  throw Error(
+      fmt::format("{}: was made for {} by another command, or of files that have changed, and was not sent: give that "
+                  "command again, or copy it from there and remove it, or use --force to make it anew",
+                  output.here.string(), output.there.url()));
 }
 
 /// Removes an output that was sent, and its folder unless something else is in it.
 void removeSent(const SentOutput& output) {
   std::error_code failed;
   std::filesystem::remove(output.here, failed);
+  std::filesystem::remove(noteBeside(output), failed);
   std::filesystem::remove(output.here.parent_path(), failed);
 }
 
@@ -260,7 +339,11 @@ int RemoteCommand::runHere(const CommandContext& context,
     if (!agent::require_writable_there(agent::parse_remote_path(url), argument.force, context.job())) {
       return kInterrupted;
     }
-    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed.command == "eval", argument.force));
+    const SentOutput& output = outputs.emplace_back(placeHere(url, m_parsed, argument.force));
+    // An evaluation has one output.
+    if (const std::optional<std::string> printed = printedOfUnsent(output)) {
+      return sendUnsent(output, *printed, context);
+    }
     const std::string here = output.here.string();
     agent::show_copy_as(here, url);
     agent::show_copy_as(here + ".partial", here + ".partial");  // is here only
@@ -292,11 +375,22 @@ int RemoteCommand::runHere(const CommandContext& context,
   // No file is written there before it is sent.
   const HeldOutput held;
   const int code = runForSending(outputs, run);
-  for (const SentOutput& output : outputs) {
-    if (code == kDone && !sendOutput(output, context)) return kInterrupted;
+  const std::string printed = HeldOutput::release();
+  for (SentOutput& output : outputs) {
+    if (code != kDone) break;
+    noteUnsent(output, printed);
+    if (!sendOutput(output, context)) return kInterrupted;
   }
-  writeReleased();
+  if (!printed.empty()) Console::write(printed);
   return code;
+}
+
+/// Sends what the same command has made before.
+int RemoteCommand::sendUnsent(const SentOutput& output, const std::string& printed, const CommandContext& context) {
+  context.console.note(fmt::format("{}: was made before, and is sent now", output.there.url()));
+  if (!sendOutput(output, context)) return kInterrupted;
+  if (!printed.empty()) Console::write(printed);
+  return kDone;
 }
 
 /// Runs the command. An error says on which machine an output had no room.
@@ -324,7 +418,9 @@ int RemoteCommand::runForSending(const std::vector<SentOutput>& outputs,
 /// @returns false if the job was stopped
 bool RemoteCommand::sendOutput(const SentOutput& output, const CommandContext& context) {
   const std::string here = output.here.string();
-  const std::string kept = fmt::format("what was made is kept on this machine, in {}: copy it from there", here);
+  const std::string kept =
+      fmt::format("what was made is kept on this machine, in {}: {}", here,
+                  output.made_by.empty() ? "copy it from there" : "the same command sends it, for seven days");
   // From here on nothing takes it away, whatever ends this process.
   agent::leave_temporary_folder(output.here.parent_path());
   agent::show_copy_as(here, here);

@@ -36,6 +36,7 @@ class RemoteCommand {
   bool fetchOutput(const agent::RemotePath& there, bool stays, const std::string& here, const CommandContext& context);
   int runForSending(const std::vector<SentOutput>& outputs,
                     const std::function<int(const std::vector<std::string>&)>& run);
+  int sendUnsent(const SentOutput& output, const std::string& printed, const CommandContext& context);
   bool sendOutput(const SentOutput& output, const CommandContext& context);
   int runHere(const CommandContext& context, const std::function<int(const std::vector<std::string>&)>& run);
   void replace(const std::string& path, const std::string& with);

@@ -52,8 +52,11 @@ std::string held_by_file(const std::filesystem::path& path) {
   if (ending == ".txt" || ending == ".md") return "text";
   if (!is_hdf5(path.string())) return "";
   try {
+    // Of a file that is damaged elsewhere too: who reads it says what is wrong.
+    if (const std::string content = read_content(path); !content.empty()) {
+      return find_invalid_utf8(content) ? "" : content;
+    }
     const FileOrigin origin = read_origin(path);
-    if (!origin.content.empty()) return origin.content;
     if (!origin.models.empty()) return "runs";
     return origin.maps.empty() ? "" : "maps";
   } catch (const Error&) {

@@ -53,7 +53,7 @@ class Copies {
     const std::lock_guard lock(mutex_);
     auto& [identity, copy] = copies_[path.url()];
     if (identity == facts.identity && std::filesystem::exists(copy)) return copy;
-    copy = make_folder_of_copies() / std::filesystem::path(path.path).filename();
+    copy = make_temporary_folder() / std::filesystem::path(path.path).filename();
     show_copy_as(copy.string(), fmt::format("{} (copied to the temporary folder of this machine, TMPDIR)", path.url()));
     if (!fetch_file(path, copy, true, job)) return {};
     identity = facts.identity;
@@ -75,10 +75,12 @@ Copies& copies() {
 
 FileFacts file_facts(const std::string& path) { return answer_about<FileFacts>("stat", parse_remote_path(path)); }
 
+std::string content_of(const FileFacts& facts) {
+  return facts.holds == "runs" || facts.holds == "maps" ? "" : facts.holds;
+}
+
 std::string content_of(const std::string& path) {
-  if (!is_remote(path)) return read_content(path);
-  const std::string holds = file_facts(path).holds;
-  return holds == "runs" || holds == "maps" ? "" : holds;
+  return is_remote(path) ? content_of(file_facts(path)) : read_content(path);
 }
 
 std::int64_t bytes_of(const std::string& path) {

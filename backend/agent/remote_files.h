@@ -18,6 +18,9 @@ class Remote;
 /// Describes a path on another machine. @throws Error where there is none, or the machine cannot be reached
 FileFacts file_facts(const std::string& path);
 
+/// read_content of a file on another machine, as it was described: empty also where it is damaged.
+std::string content_of(const FileFacts& facts);
+
 /// read_content, and bytes, of a file here or on another machine. @throws Error likewise
 std::string content_of(const std::string& path);
 std::int64_t bytes_of(const std::string& path);

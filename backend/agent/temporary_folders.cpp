@@ -52,7 +52,9 @@ void remove_unused(const std::filesystem::path& folder) {
 
 constexpr std::string_view kFolder = "foxscope-";
 constexpr std::string_view kFolderOfClient = "foxscope-agent-";
-constexpr std::string_view kFolderOfCopies = "foxscope-copies-";
+/// A folder has this bit until it is left for good: it says that it goes with its process. To a folder that only its
+/// owner may enter it does nothing else.
+constexpr mode_t kGoesWithProcess = S_ISVTX;
 /// So many entries of the place for temporary files are looked at: a start waits for no longer list.
 constexpr int kMostLooked = 20'000;
 
@@ -62,25 +64,19 @@ std::filesystem::path place_of_folders() {
   return failed ? std::filesystem::path("/tmp") : place;
 }
 
+struct Folder {
+  std::filesystem::path path;
+  int descriptor = -1;  ///< holds a lock on it, which the end of the process lets go
+};
+
 struct Folders {
   std::mutex mutex;
-  std::vector<std::filesystem::path> paths;
-  std::vector<int> locks;  ///< descriptors of locked folders, which the end of the process lets go
+  std::vector<Folder> made;
 };
 
 Folders& folders() {
   static Folders* const all = new Folders;  // outlives every thread
   return *all;
-}
-
-/// Under the mutex.
-std::filesystem::path make_folder(std::string_view beginning) {
-  std::string folder = (place_of_folders() / fmt::format("{}XXXXXX", beginning)).string();
-  if (mkdtemp(folder.data()) == nullptr) {
-    throw Error(fmt::format("{}: cannot write there ({}): set TMPDIR to a folder that you may write to", folder,
-                            std::strerror(errno)));
-  }
-  return folders().paths.emplace_back(folder);
 }
 
 /// A descriptor of this user's folder, never of what a link names; negative where there is none.
@@ -92,55 +88,63 @@ int open_own_folder(const std::filesystem::path& folder) {
   return -1;
 }
 
-/// Removes a folder unless a process holds it, or its file system has no locks to say so.
+bool goes_with_process(int descriptor) {
+  struct stat status {};
+  return fstat(descriptor, &status) == 0 && (status.st_mode & kGoesWithProcess) != 0;
+}
+
+std::filesystem::path make_folder(std::string_view beginning) {
+  std::string folder = (place_of_folders() / fmt::format("{}XXXXXX", beginning)).string();
+  const std::lock_guard lock(folders().mutex);
+  if (mkdtemp(folder.data()) == nullptr) {
+    throw Error(fmt::format("{}: cannot write there ({}): set TMPDIR to a folder that you may write to", folder,
+                            std::strerror(errno)));
+  }
+  const int descriptor = open_own_folder(folder);
+  if (descriptor >= 0 && flock(descriptor, LOCK_SH | LOCK_NB) == 0) {
+    fchmod(descriptor, S_IRWXU | kGoesWithProcess);  // not before it is locked
+  }
+  folders().made.push_back({folder, descriptor});
+  return folder;
+}
+
+/// Removes a folder that went with its process, unless a process holds it, or its file system has no locks to say so.
 void remove_unheld(const std::filesystem::path& folder) {
   const int descriptor = open_own_folder(folder);
   if (descriptor < 0) return;
   std::error_code failed;
-  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(folder, failed);
+  const bool left = goes_with_process(descriptor) && flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  // It may have been left for good between the two.
+  if (left && goes_with_process(descriptor)) std::filesystem::remove_all(folder, failed);
   ::close(descriptor);
 }
 
 }  // namespace
 
-std::filesystem::path make_temporary_folder() {
-  const std::lock_guard lock(folders().mutex);
-  return make_folder(kFolder);
-}
+std::filesystem::path make_temporary_folder() { return make_folder(kFolder); }
 
-std::filesystem::path make_folder_of_client() {
-  const std::lock_guard lock(folders().mutex);
-  return make_folder(kFolderOfClient);
-}
+std::filesystem::path make_folder_of_client() { return make_folder(kFolderOfClient); }
 
-std::filesystem::path make_folder_of_copies() {
-  const std::lock_guard lock(folders().mutex);
-  for (;;) {
-    const std::filesystem::path folder = make_folder(kFolderOfCopies);
-    const int descriptor = open_own_folder(folder);
-    const bool taken = descriptor >= 0 && flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    // Between the making and the locking another process may take it for one that is left.
-    if (!taken && std::filesystem::exists(folder)) {
-      if (descriptor >= 0) folders().locks.push_back(descriptor);
-      return folder;
-    }
-    std::erase(folders().paths, folder);
-    if (descriptor >= 0) ::close(descriptor);
-  }
-}
-
-void remove_left_copies() {
+void remove_left_folders() {
   std::error_code failed;
   int looked = 0;
   for (std::filesystem::directory_iterator entry(place_of_folders(), failed), end;
        !failed && entry != end && looked < kMostLooked; entry.increment(failed), ++looked) {
-    if (entry->path().filename().native().starts_with(kFolderOfCopies)) remove_unheld(entry->path());
+    if (entry->path().filename().native().starts_with(kFolder)) remove_unheld(entry->path());
   }
 }
 
 bool leave_temporary_folder(const std::filesystem::path& folder) {
   const std::lock_guard lock(folders().mutex);
-  return std::erase(folders().paths, folder) > 0;
+  const auto found = std::ranges::find(folders().made, folder, &Folder::path);
+  if (found == folders().made.end()) return false;
+  if (found->descriptor >= 0) {
+    fchmod(found->descriptor, S_IRWXU);
+    if (goes_with_process(found->descriptor)) return false;
+    ::close(found->descriptor);
+  }
+  folders().made.erase(found);
+  return true;
 }
 
 bool is_folder_of_client(const std::filesystem::path& folder) {
@@ -149,11 +153,11 @@ bool is_folder_of_client(const std::filesystem::path& folder) {
 
 void remove_temporary_folders() {
   const std::lock_guard lock(folders().mutex);
-  for (const std::filesystem::path& folder : std::exchange(folders().paths, {})) {
+  for (const Folder& folder : std::exchange(folders().made, {})) {
     std::error_code failed;
-    std::filesystem::remove_all(folder, failed);
+    std::filesystem::remove_all(folder.path, failed);
+    if (folder.descriptor >= 0) ::close(folder.descriptor);
   }
-  for (const int descriptor : std::exchange(folders().locks, {})) ::close(descriptor);
 }
 
 std::filesystem::path cache_folder(const std::string& name) {

@@ -5,19 +5,18 @@
 
 namespace foxscope::agent {
 
-/// A new folder that only this user may enter, in the system's place for temporary files.
+/// A new folder that only this user may enter, in the system's place for temporary files. The process holds a lock on
+/// it until it ends, whatever ends it.
 /// @throws Error that says to set TMPDIR
 std::filesystem::path make_temporary_folder();
 
 /// The same, for a client of an agent.
 std::filesystem::path make_folder_of_client();
 
-/// The same, for copies of files of other machines. The process holds a lock on it until it ends, whatever ends it.
-std::filesystem::path make_folder_of_copies();
-
-/// Removes folders of copies whose processes have ended without removing them, as after SIGKILL: those that nobody
-/// locks, among the first 20,000 entries of the place for temporary files. Other processes' folders stay.
-void remove_left_copies();
+/// Removes such folders whose processes have ended without removing them, as after SIGKILL: those that nobody locks,
+/// among the first 20,000 entries of the place for temporary files. Other processes' folders stay, and those that were
+/// left for good.
+void remove_left_folders();
 
 /// Leaves one of these folders where it is, for good. @returns whether it was one
 bool leave_temporary_folder(const std::filesystem::path& folder);

@@ -308,11 +308,13 @@ void check_root(Reading& reading, const Hdf5Object& root) {
   }
   if (schema.value_or(1) < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
   reading.schema = schema.value_or(1);
-  if (const std::string content = reading.text_attribute(root, "content"); !content.empty()) {
+  const std::string content = reading.text_attribute(root, "content");
+  if (content.empty() && root.find("models")) return;
+  (void)read_origin(name);  // a file that is damaged is not blamed for what it holds
+  if (!content.empty()) {
     throw Error(
         fmt::format("{}: holds {} and no runs: name a file that `foxscope run` wrote", name, content_words(content)));
   }
-  if (root.find("models")) return;
   throw Error(fmt::format("{}: holds {} but no runs: name a file that `foxscope run` wrote", name,
                           root.find("maps") ? "maps" : "nothing"));
 }

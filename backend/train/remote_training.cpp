@@ -38,7 +38,7 @@ RemoteTrainingReader::RemoteTrainingReader(agent::RemotePath folder) : folder_(s
 
 std::optional<bool> RemoteTrainingReader::fetch(const Job& job) {
   if (copy_.empty()) {
-    copy_ = agent::make_folder_of_copies();
+    copy_ = agent::make_temporary_folder();
     std::filesystem::create_directories(copy_ / "checkpoints");
     reader_ = std::make_unique<TrainingReader>(copy_);
   }

@@ -1,6 +1,7 @@
 """An sshd of the test's own on the loopback address, what foxscope needs to reach itself through it, and what its tests
 share."""
 
+import contextlib
 import os
 import pathlib
 import shlex
@@ -125,6 +126,13 @@ class AgentTest(CommandLineTest):
         while left := processes_there(folder or self.folder):
             self.assertLess(time.monotonic(), deadline, f"processes are left: {left}")
             time.sleep(0.05)
+
+    def signal_agents(self, number):
+        """Sends a signal to the agents of this test; one that ends meanwhile is none."""
+        for process in processes_there(self.folder):
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{process}/cmdline").read_bytes().endswith(b"\0agent\0"):
+                    os.kill(process, number)
 
     def two_runs(self):
         text = self.write("text.txt", TEXT * 3)

@@ -431,9 +431,7 @@ while piece := os.read(there.stdout.fileno(), 1 << 16):
         for line in process.stderr:
             if b"forward" in line:
                 break
-        for there in processes_there(self.folder):
-            if pathlib.Path(f"/proc/{there}/cmdline").read_bytes().endswith(b"\0agent\0"):
-                os.kill(there, signal.SIGTERM)
+        self.signal_agents(signal.SIGTERM)
         _, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 1, said)
         self.assertRegex(said.decode().splitlines()[-1], r"\Afoxscope: box: .* ended.*start it again\Z")

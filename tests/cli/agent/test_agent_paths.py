@@ -1,7 +1,6 @@
 """Paths of another machine, `ssh://HOST/PATH`: every option that takes a path takes one or refuses it in a line, odd names, and
 what stays where a command is interrupted."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -13,8 +12,9 @@ import time
 import unittest
 
 import h5py
+import numpy
 
-from agent_support import AgentTest, contents, processes_there, slow_pipe
+from agent_support import AgentTest, contents, slow_pipe
 from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, SOURCE, TEXT, TRANSFORMER
 
 
@@ -28,8 +28,8 @@ class ThroughAFastPipe(AgentTest):
         self.temporary.mkdir()
         self.fast = self.pipe()
 
-    def pipe(self, delay=0, rate=1000):
-        before = f"export TMPDIR={self.temporary} XDG_CACHE_HOME={self.folder / 'cache'}"
+    def pipe(self, delay=0, rate=1000, also=""):
+        before = f"export TMPDIR={self.temporary} XDG_CACHE_HOME={self.folder / 'cache'}{also}"
         return {**slow_pipe(self.folder, delay, rate, before), "TMPDIR": str(self.folder)}
 
     def refused(self, words, *arguments, code=2):
@@ -189,6 +189,70 @@ class Names(ThroughAFastPipe):
         self.assertEqual({path.name for path in self.there.iterdir()}, written)
 
 
+class Damaged(ThroughAFastPipe):
+    def same(self, path):
+        """`foxscope info` says the same of a file here and there. @returns its exit status and what it said"""
+        here, there = (self.foxscope("info", name, environment=self.fast) for name in (path, f"ssh://box{path}"))
+        said = (here.returncode, here.stdout, here.stderr)
+        url = f"ssh://box{path}".encode()
+        self.assertEqual((there.returncode, *(text.replace(url, os.fsencode(path)) for text in (there.stdout, there.stderr))), said)
+        return here.returncode, here.stderr.decode()
+
+    def evaluations(self):
+        text, run = self.write("text.txt", TEXT * 20), self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--text", text, "-o", run)
+        self.done("map", run, "--head", "1:1", "--quantity", "forget", "-o", self.folder / "map.h5")
+        self.done("heads", run, "-o", self.folder / "heads.h5")
+        for kind in ("loss", "atlas"):
+            self.done("eval", kind, "--model", FOX, "--corpus", text, "--length", "32", "--windows", "2", "-o",
+                      self.folder / f"{kind}.h5")
+        return [self.folder / f"{kind}.h5" for kind in ("run", "map", "heads", "loss", "atlas")]
+
+    def test_what_is_said_of_a_damaged_file_is_said_of_it_there(self):
+        bad = self.there / "bad.h5"
+
+        def set_attribute(name, value):
+            def damage(file):
+                del file.attrs[name]
+                if value is not None:
+                    file.attrs[name] = value
+            return damage
+
+        def put(value):
+            def damage(file):
+                group = file["models"] if "models" in file else file["maps"]
+                name = sorted(group)[0]
+                table = f"{group.name}/{name}/" + sorted(group[name])[0]
+                del file[table]
+                if value is not None:
+                    file[table] = value
+            return damage
+
+        def number_for_group(file):
+            group = "models" if "models" in file else "maps"
+            del file[group]
+            file[group] = 3
+
+        damages = [set_attribute("created", 3), set_attribute("created", numpy.bytes_(b"\xff")),
+                   set_attribute("foxscope_schema", "old"), put(None), put(numpy.arange(3)), number_for_group]
+        for path in self.evaluations():
+            whole = path.read_bytes()
+            bad.write_bytes(whole)
+            self.assertEqual(self.same(bad)[0], 0, path)
+            for cut in (0, 100, len(whole) // 2, len(whole) - 1):
+                bad.write_bytes(whole[:cut])
+                self.assertEqual(self.same(bad)[0], 1, (path, cut))
+            for number, damage in enumerate(damages):
+                bad.write_bytes(whole)
+                with h5py.File(bad, "r+") as file:
+                    damage(file)
+                status, said = self.same(bad)
+                if number < 2:
+                    self.assertNotIn("no runs", said)
+                    self.assertIn("/@created", said)
+                    self.assertEqual(status, 1)
+
+
 class Interrupted(ThroughAFastPipe):
     def interrupted_while_fetched(self, number, rate):
         """A run there whose output is on its way here when a signal comes. @returns what the command said"""
@@ -228,16 +292,30 @@ class Interrupted(ThroughAFastPipe):
             if b"fetching" in line:
                 break
         time.sleep(0.3)
-        for agent in processes_there(self.folder):
-            with contextlib.suppress(OSError):  # one ends with the other
-                if pathlib.Path(f"/proc/{agent}/cmdline").read_bytes().endswith(b"\0agent\0"):
-                    os.kill(agent, signal.SIGKILL)
+        self.signal_agents(signal.SIGKILL)
         _, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, said)
         self.assertIn(b"the connection ended, once more", said)
         self.done("check", output)
         self.wait_for_none()
         self.assertEqual(list(self.temporary.rglob("*.h5")), [])
+
+    def test_folders_of_an_agent_that_is_killed_go_with_the_next_one(self):
+        text = self.write("text.txt", TEXT * 400)
+        process = subprocess.Popen([PROGRAM, "run", "-v", "--model", f"ssh://box{FOX}", "--text", str(text), "-o",
+                                    str(self.folder / "run.h5")], env={**os.environ, **self.fast}, stderr=subprocess.PIPE)
+        for line in process.stderr:
+            if b"forward" in line:
+                break
+        self.signal_agents(signal.SIGKILL)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.wait_for_none()
+        self.assertGreater(len(list(self.temporary.iterdir())), 0)
+        kept = self.temporary / "foxscope-agent-kept"
+        kept.mkdir()
+        self.done("info", f"ssh://box{FOX}", environment=self.fast)
+        self.assertEqual(list(self.temporary.iterdir()), [kept])
 
     def test_nothing_is_left_there_of_an_output_that_came(self):
         text = self.write("text.txt", TEXT)
@@ -247,6 +325,76 @@ class Interrupted(ThroughAFastPipe):
         self.assertEqual(contents(self.folder / "run.h5") | {line: ""}, contents(self.folder / "here.h5") | {line: ""})
         self.wait_for_none()
         self.assertEqual(list(self.temporary.iterdir()), [])
+
+
+class Unsent(ThroughAFastPipe):
+    """An evaluation is made here, and its file cannot be sent there."""
+
+    def setUp(self):
+        super().setUp()
+        self.corpus, self.output = self.write("corpus.txt", TEXT * 20), self.there / "eval.h5"
+        self.cache = self.folder / "cache-here"
+        self.arguments = ("eval", "loss", "--model", FOX, "--corpus", self.corpus, "--length", "64", "--windows", "3", "-o",
+                          f"ssh://box{self.output}")
+
+    def here(self, rate=1000, blocks=None):
+        """The environment in which there is room for files of so many blocks there."""
+        return {**self.pipe(0, rate, "" if blocks is None else f"; ulimit -f {blocks}"), "XDG_CACHE_HOME": str(self.cache)}
+
+    def kept(self):
+        """Makes the evaluation, which has no room there. @returns where it is kept, and its bytes"""
+        result = self.foxscope(*self.arguments, environment=self.here(blocks=4))
+        self.assertEqual((result.returncode, result.stdout), (1, b""), result.stderr)
+        kept = re.fullmatch(rf"foxscope: ssh://box{re.escape(str(self.output))}: needs .*; what was made is kept on this machine, "
+                            r"in (/\S+/eval\.h5): the same command sends it, for seven days", result.stderr.decode().splitlines()[-1])
+        self.assertIsNotNone(kept, result.stderr)
+        kept = pathlib.Path(kept[1])
+        self.assertFalse(self.output.exists())
+        return kept, kept.read_bytes()
+
+    def test_the_same_command_sends_what_is_made(self):
+        _, made = self.kept()
+        self.assertEqual(self.kept()[1], made)  # it is still full there
+        result = self.foxscope(*self.arguments, environment=self.here())
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"ssh://box{self.output}: was made before, and is sent now", result.stderr.decode())
+        self.assertEqual(self.output.read_bytes(), made)
+        self.assertEqual(list((self.cache / "foxscope" / "outputs").iterdir()), [])
+        # It prints what it would have printed.
+        here = self.folder / "here" / "eval.h5"
+        here.parent.mkdir()
+        expected = self.done(*self.arguments[:-1], here).replace(str(here), f"ssh://box{self.output}")
+        rate = re.compile(r" *[\d,]+\n")
+        self.assertEqual(rate.sub("", result.stdout.decode()), rate.sub("", expected))
+
+    def test_it_is_sent_although_the_process_was_killed_meanwhile(self):
+        slow = {**os.environ, **self.here(rate=0.05)}
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments), "-v"], env=slow, stderr=subprocess.PIPE)
+        for line in process.stderr:
+            if b"sending" in line:
+                break
+        process.kill()
+        process.communicate(timeout=60)
+        self.assertFalse(self.output.exists())
+        made = next(self.cache.rglob("eval.h5")).read_bytes()
+        self.wait_for_none()
+        self.done(*self.arguments, "--force", environment=self.here())
+        self.assertEqual(self.output.read_bytes(), made)
+
+    def test_other_work_is_not_sent_in_its_place(self):
+        kept, made = self.kept()
+        other = [word if word != "3" else "2" for word in self.arguments]
+        words = [f"foxscope: {kept}: was made for ssh://box{self.output} by another command", "--force"]
+        self.fails(1, words, *other, environment=self.here())
+        text = self.corpus.read_text()
+        self.corpus.write_text(text.replace("fox", "cat"))
+        self.fails(1, words, *self.arguments, environment=self.here())
+        self.assertEqual(kept.read_bytes(), made)
+        self.assertFalse(self.output.exists())
+        self.done(*other, "--force", environment=self.here())
+        with h5py.File(self.output) as file:
+            self.assertEqual(file["models/fox-pro-12m/loss/per_token_loss"].shape[0], 2)
+        self.assertEqual(list((self.cache / "foxscope" / "outputs").iterdir()), [])
 
 
 class Pages(ThroughAFastPipe):
