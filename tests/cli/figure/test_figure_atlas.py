@@ -238,6 +238,25 @@ class AtlasFigureTest(AtlasFigures):
         self.assertIn("decay time", self.words("gates", "--by", "time"))
         self.refuses(2, "--rows: an atlas has the gates of all positions together", "gates", "--rows", "3:9")
 
+    def test_decay(self):
+        """By class of the token that is read, as from statistics of heads over the same windows; but for rare words."""
+        heads = self.folder / "heads.h5"
+        self.done("eval", "heads", "--model", f"fox={FOX}", "--corpus", self.write("corpus.jsonl", corpus()), "--length", 128,
+                  "--windows", 12, "-o", heads)
+        expected = self.folder / "heads.csv"
+        self.done("figure", "decay", heads, "-o", expected)
+        with open(expected, newline="") as file:
+            expected = [row for row in csv.DictReader(file, strict=True) if "by the token" in row["panel"]]
+        expected = [row for row in expected if not row["x"].startswith("rare")]
+        rows = [row for row in self.numbers("decay", "--models", "fox") if "by the token" in row["panel"]]
+        self.assertGreater(len(rows), 4 * 32)
+        for row, known in zip(rows, expected, strict=True):
+            self.assertEqual([row[key] for key in ["series", "row"]], [known[key] for key in ["series", "row"]])
+            self.assertAlmostEqual(float(row["value"]) / float(known["value"]), 1, places=4)
+        self.assertNotIn("gates are not told by class", self.said)
+        self.assertIn("fox: classes that the file does not tell, or of fewer than 10 tokens, are left out: ", self.said)
+        self.assertIn("rare word", self.said)
+
     def test_scatter(self):
         rows = self.numbers("scatter", "--x", "rate_decay_time", "--y", "share_below_half")
         with h5py.File(self.atlas()) as file:

@@ -10,8 +10,9 @@
 
 namespace foxscope::figure {
 
-/// The numbers of a model's heads, as `foxscope eval heads` would have them, and `resets` and
-/// `share_below_half`, the number and the share of positions that are resets.
+/// The numbers of a model's heads, and its gates by class of the token, as `foxscope eval heads` would have them, and
+/// `resets` and `share_below_half`, the number and the share of positions that are resets. Words that are rare are no
+/// class of an atlas: they are of no token here.
 EvaluatedHeads headsOf(const AtlasModel& model);
 
 /// The place of the head that --head names; without it that of a middle memory, with a note.
