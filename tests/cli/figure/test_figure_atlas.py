@@ -173,8 +173,24 @@ class AtlasFigureTest(AtlasFigures):
         expected = sorted((share[n] for n in chosen), reverse=True)[:60]
         numpy.testing.assert_allclose([float(row["value"]) for row in found], expected, atol=1e-6)
         self.assertIn("share of resets", self.words("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1))
+        # Of tokens without any reset those are shown that were read most often.
+        rows = self.numbers("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1, "--count", 9)
+        self.assertRegex(self.said, r"fox: \d+ of these tokens have no reset at all")
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            counts = sorted(tokens["count"][()][tokens["share_below_half"][5, 2] == 0], reverse=True)
+        found = [row for row in rows if row["series"] == "forgets least"]
+        self.assertEqual([int(row["x"]) for row in found], counts[:9])
         self.refuses(1, "no token that holds “xyzzy” was read 1 times", "tokens", "--holding", "xyzzy", "--fewest", 1)
         self.refuses(2, "--by size: use gate or resets", "tokens", "--by", "size")
+
+    def test_a_head_without_resets(self):
+        """Its tokens have no order by resets."""
+        with h5py.File(self.atlas()) as file:
+            layer, head = numpy.argwhere(file["models/fox/resets/count"][()] == 0)[0]
+        self.refuses(2, [f"--by resets: head {layer}:{head} of fox has no reset (f < 1/2) at any of the ", "use --by gate"],
+                     "tokens", "--head", f"{layer}:{head}", "--by", "resets", "--fewest", 1)
+        self.assertGreater(len(self.numbers("tokens", "--head", f"{layer}:{head}", "--fewest", 1)), 20)
 
     def test_characters_of_several_tokens(self):
         text = "Br\u00fcning came home, and then Br\u00fcning went away again. " * 60

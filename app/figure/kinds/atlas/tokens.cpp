@@ -28,7 +28,7 @@ namespace {
 constexpr double kBarsBeside = 4;  ///< inches of a page, from which on two lists of bars stand beside each other
 constexpr std::int64_t kMostBars = 60;
 
-/// Every token that was read often enough, the one at which the head forgets most first.
+/// Every token that was read often enough.
 std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& options) {
   const std::vector<std::int32_t> tokens = atlas_tokens(model.sums);
   const HeadTokens head = tokens_of_head(model, options.head, tokens);
@@ -51,7 +51,15 @@ std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& op
     bar.certain = bar.count >= kFewestReadings;
     bars.push_back(std::move(bar));
   }
-  std::ranges::stable_sort(bars, std::greater<>(), &TokenBar::value);
+  return bars;
+}
+
+/// The first `count` bars from the largest value on, or from the smallest; of equal ones those read most often, of
+/// which most is known.
+std::vector<TokenBar> bestBars(std::vector<TokenBar> bars, std::size_t count, bool largest) {
+  std::ranges::stable_sort(
+      bars, {}, [largest](const TokenBar& bar) { return std::pair(largest ? -bar.value : bar.value, -bar.count); });
+  bars.resize(std::min(count, bars.size()));
   return bars;
 }
 
@@ -62,6 +70,15 @@ double meanOfAll(const AtlasModel& model, const TokensOptions& options) {
     return find_array(heads.numbers, "share_below_half")->value[options.head];
   }
   return -find_array(heads.numbers, "mean_log_gate")->value[options.head];
+}
+
+/// @throws UsageError where no token has any: the bars would be 0, in an order that means nothing
+void requireResets(const AtlasModel& model, const std::string& head, const std::vector<TokenBar>& bars) {
+  if (std::ranges::any_of(bars, [](const TokenBar& bar) { return bar.value > 0; })) return;
+  throw UsageError(
+      fmt::format("--by resets: head {} of {} has no reset (f < 1/2) at any of the {} tokens: use --by gate, or "
+                  "choose another head",
+                  head, model.info.name, bars.size()));
 }
 
 std::size_t countOf(const FigureSpec& spec, std::size_t usual) {
@@ -87,20 +104,20 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
     throw Error(fmt::format("model '{}': no token was read {} times: use a smaller --fewest, or an atlas of more text",
                             model.info.name, options.fewest));
   }
-  DrawnFigure drawn;
   const std::string of = headWord(headsOf(model), options.head);
-  const auto count = static_cast<std::ptrdiff_t>(std::min(options.count, bars.size()));
+  if (options.by == TokensOptions::By::resets) requireResets(model, of, bars);
+  DrawnFigure drawn;
   TokenBarsPanel::Content most;
   most.title = fmt::format("{}: forgets most", of);
   most.across = options.by == TokensOptions::By::resets ? "share of resets (*f* < 1/2)" : "mean −log *f* (nats)";
   most.series = "forgets most";
   most.mark = meanOfAll(model, options);
-  most.bars = {bars.begin(), bars.begin() + count};
+  most.bars = bestBars(bars, options.count, true);
   most.colour = curveColour(2);
   TokenBarsPanel::Content least = most;
   least.title = fmt::format("{}: forgets least", of);
   least.series = "forgets least";
-  least.bars = {bars.rbegin(), bars.rbegin() + count};
+  least.bars = bestBars(bars, options.count, false);
   least.colour = curveColour(0);
 
   const bool beside = widthInPoints(style.format) >= kBarsBeside * kPointsPerInch;
@@ -117,6 +134,13 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
   const auto read = static_cast<std::int64_t>(atlas_tokens(model.sums).size());
   drawn.notes.push_back(fmt::format("{}: {} of {} tokens that were read {} times and more", model.info.name,
                                     bars.size(), read, options.fewest));
+  const auto without = std::ranges::count(bars, 0.0, &TokenBar::value);
+  if (options.by == TokensOptions::By::resets && without > 1) {
+    drawn.notes.push_back(
+        fmt::format("{}: {} of these tokens have no reset at all: the bars of 0 are of those that were "
+                    "read most often",
+                    model.info.name, without));
+  }
   FigureOrigin origin = originOf(model, style, "Tokens that make a head forget");
   origin.facts.emplace_back("head", of);
   if (!options.holding.empty()) origin.facts.emplace_back("holding", options.holding);
