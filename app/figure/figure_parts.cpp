@@ -63,6 +63,7 @@ class PartsPage {
       drawn.file = std::move(m_numbers);
       return drawn;
     }
+    if (m_style.height != nullptr) *m_style.height = std::ceil(m_y);
     drawn.file = paintPage(m_style.format, {m_width, std::ceil(m_y)}, origin(), [this](Canvas& canvas) {
       double baseline = em::kBorder * m_font + 0.95 * titleStyle().size;
       for (const QString& line : m_title) {

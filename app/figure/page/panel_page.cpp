@@ -358,6 +358,7 @@ void PanelPage::draw(Canvas& canvas) const {
 std::string PanelPage::paint(const FigureOrigin& origin) {
   if (m_style.format.kind == FigureFormat::Kind::csv) return numbers();
   if (m_style.part == nullptr) {
+    if (m_style.height != nullptr) *m_style.height = m_page.height();
     return paintPage(m_style.format, m_page, origin, [this](Canvas& canvas) { draw(canvas); });
   }
   PagePart& part = *m_style.part;

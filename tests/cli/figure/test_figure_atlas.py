@@ -55,7 +55,7 @@ class AtlasFigureTest(AtlasFigures):
             numpy.testing.assert_allclose([float(row["value"]) for row in found], values[expected], rtol=1e-6)
             self.assertEqual([int(row["x"]) for row in found], counts[expected].tolist())
         words = self.words("tokens", "--head", "5:2")
-        for part in ["(a)", "5:2: forgets most", "(b)", "5:2: forgets least", "mean −log f (nats)", "how often"]:
+        for part in ["(a)", "fox 5:2: forgets most", "(b)", "fox 5:2: forgets least", "mean −log f (nats)", "how often"]:
             self.assertIn(part, words)
         self.assertRegex(self.said, r"fox: \d+ of \d+ tokens that were read 30 times and more")
         self.words("tokens")
@@ -80,10 +80,11 @@ class AtlasFigureTest(AtlasFigures):
             surroundings = 1 - numpy.exp(passages["resets/log_gate"][6, 3, 0, 63:66].astype(float))
         self.assertTrue((surroundings[1] >= surroundings).all())
         words = self.words("passages", "--head", "6:3", "--kind", "reach,gain")
-        for part in ["reach of 6:3: share of attention half a window back", "gain of 6:3: ", "share forgotten 1 − f, 6:3"]:
+        for part in ["reach of fox 6:3: share of attention half a window back", "gain of fox 6:3: ",
+                     "share forgotten 1 − f, fox 6:3"]:
             self.assertIn(part, words)
         words = self.words("passages", "--head", "6:3")
-        self.assertIn("strongest forgetting of 6:3", words)
+        self.assertIn("strongest forgetting of fox 6:3", words)
         before = [strings[one].strip() for one in ids[window, position - 4:position - 1]]
         for word in before:
             self.assertIn(word, words)
@@ -253,6 +254,33 @@ class AtlasFigureTest(AtlasFigures):
                     self.assertGreaterEqual(value, ends[min(len(ends) - 1, at + 1)] - 1e-9)
         self.assertIn("decay time", self.words("gates", "--by", "time"))
         self.refuses(2, "--rows: an atlas has the gates of all positions together", "gates", "--rows", "3:9")
+
+    def test_models_are_named_where_there_are_several(self):
+        """By the labels that they were given, in figures that draw one of them."""
+        kinds = ["tokens", "passages", "scatter", "gates", "similarity"]
+        for kind in kinds:
+            with self.subTest(kind):
+                self.assertIn("FoX-12M", self.words(kind, "--label", "fox=FoX-12M"))
+        alone = self.folder / "alone.h5"
+        self.done("eval", "atlas", "--model", f"fox={FOX}", "--corpus", self.write("corpus.jsonl", corpus()), "--length", 128,
+                  "--windows", 2, "--rows", 0, "--passages", 4, "-o", alone)
+        for kind in kinds:
+            with self.subTest(kind):
+                path = self.folder / "alone.pdf"
+                self.done("figure", kind, alone, "--label", "fox=FoX-12M", "-o", path, "--force")
+                words = subprocess.run(["pdftotext", path, "-"], check=True, capture_output=True, text=True).stdout
+                self.assertNotIn("FoX", words)
+
+    def test_a_figure_that_is_higher_than_its_page_says_so(self):
+        for width, name in [("neurips", "NeurIPS, ICLR"), ("icml", "ICML")]:
+            self.draw("passages", "--head", "all", "--kind", "all", "--count", 60, "--width", width)
+            self.assertNotIn("high", self.said, "numbers have no page")
+            self.draw("passages", "--head", "all", "--kind", "all", "--count", 60, "--width", width, ending="pdf")
+            self.assertRegex(self.said, rf"the figure is \d+\.\din high, and the text of a page is 9in \({name}\): draw less of it")
+            self.draw("tokens", "--count", 5, "--width", width, ending="pdf")
+            self.assertNotIn("high", self.said)
+        self.draw("passages", "--head", "all", "--kind", "all", "--count", 60, "--width", "5in", ending="pdf")
+        self.assertNotIn("high", self.said, "no venue has such pages")
 
     def test_decay(self):
         """By class of the token that is read, as from statistics of heads over the same windows; but for rare words."""

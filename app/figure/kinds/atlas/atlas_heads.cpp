@@ -114,6 +114,11 @@ std::vector<std::size_t> chosenHeads(FigureRequest& request, const AtlasModel& m
   return places;
 }
 
+std::string modelBefore(const std::string& words, const Atlas& atlas, const AtlasModel& model,
+                        const FigureStyle& style) {
+  return atlas.models.size() > 1 ? fmt::format("{} {}", style.label(model.info.name), words) : words;
+}
+
 FigureOrigin originOf(const AtlasModel& model, const FigureStyle& style, const char* title) {
   FigureOrigin origin;
   origin.title = style.title.empty() ? title : style.title;

@@ -24,6 +24,10 @@ std::size_t chosenHead(FigureRequest& request, const AtlasModel& model);
 /// @throws UsageError for a head that the model does not have, else as chosenHead
 std::vector<std::size_t> chosenHeads(FigureRequest& request, const AtlasModel& model);
 
+/// "fox 6:1", of the words for what is drawn of a model; the words alone where the atlas has no other model.
+std::string modelBefore(const std::string& words, const Atlas& atlas, const AtlasModel& model,
+                        const FigureStyle& style);
+
 /// Title, command, the model, and how much it read.
 FigureOrigin originOf(const AtlasModel& model, const FigureStyle& style, const char* title);
 

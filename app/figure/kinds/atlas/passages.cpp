@@ -227,7 +227,8 @@ ScaledColours coloursOf(const std::vector<ConcordancePanel::Content>& lists, con
 
 }  // namespace
 
-DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style) {
+DrawnFigure drawPassages(const Atlas& atlas, const AtlasModel& model, const PassagesOptions& options,
+                         const FigureStyle& style) {
   std::vector<KeptOfHead> kept;
   std::vector<std::string> known;
   for (const std::size_t head : options.heads) {
@@ -264,13 +265,14 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     list.series = kind;
     // Its strongest places are resets (f < 1/2) of some heads alone.
     const std::string_view title = kind == "resets" ? "strongest forgetting" : std::string_view(kind);
-    list.title = fmt::format("{} of {}: {}", title, of, list.quantity);
+    list.title = fmt::format("{} of {}: {}", title, modelBefore(of, atlas, model, style), list.quantity);
     if (!options.holding.empty()) list.title += fmt::format(", passages that hold “{}”", options.holding);
   }
   if (lists.empty()) {
     throw UsageError(fmt::format("--holding {}: no passage of {} holds it: choose another text", options.holding, of));
   }
-  const ScaledColours colours = coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", of));
+  const ScaledColours colours =
+      coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", modelBefore(of, atlas, model, style)));
   PanelPage page(style);
   int row = 0;
   for (ConcordancePanel::Content& list : lists) {
@@ -304,7 +306,7 @@ std::optional<DrawnFigure> drawPassages(FigureRequest& request) {
   const Atlas atlas = request.atlas();
   const AtlasModel& model = request.model(atlas.models);
   options.heads = chosenHeads(request, model);
-  return drawPassages(model, options, request.style);
+  return drawPassages(atlas, model, options, request.style);
 }
 
 }  // namespace foxscope::figure

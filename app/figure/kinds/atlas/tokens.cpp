@@ -92,7 +92,8 @@ std::size_t countOf(const FigureSpec& spec, std::size_t usual) {
 
 }  // namespace
 
-DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, const FigureStyle& style) {
+DrawnFigure drawTokens(const Atlas& atlas, const AtlasModel& model, const TokensOptions& options,
+                       const FigureStyle& style) {
   const std::vector<TokenBar> bars = tokenBars(model, options);
   if (bars.empty() && !options.holding.empty()) {
     throw Error(
@@ -108,14 +109,15 @@ DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, co
   if (options.by == TokensOptions::By::resets) requireResets(model, of, bars);
   DrawnFigure drawn;
   TokenBarsPanel::Content most;
-  most.title = fmt::format("{}: forgets most", of);
+  const std::string title = modelBefore(of, atlas, model, style);
+  most.title = fmt::format("{}: forgets most", title);
   most.across = options.by == TokensOptions::By::resets ? "share of resets (*f* < 1/2)" : "mean −log *f* (nats)";
   most.series = "forgets most";
   most.mark = meanOfAll(model, options);
   most.bars = bestBars(bars, options.count, true);
   most.colour = curveColour(2);
   TokenBarsPanel::Content least = most;
-  least.title = fmt::format("{}: forgets least", of);
+  least.title = fmt::format("{}: forgets least", title);
   least.series = "forgets least";
   least.bars = bestBars(bars, options.count, false);
   least.colour = curveColour(0);
@@ -161,7 +163,7 @@ std::optional<DrawnFigure> drawTokens(FigureRequest& request) {
   const Atlas atlas = request.atlas();
   const AtlasModel& model = request.model(atlas.models);
   options.head = chosenHead(request, model);
-  return drawTokens(model, options, request.style);
+  return drawTokens(atlas, model, options, request.style);
 }
 
 }  // namespace foxscope::figure

@@ -24,7 +24,9 @@ struct TokensOptions {
 /// token that was read fewer than kFewestReadings times is grey. A dashed line is the mean over all positions.
 /// @throws Error where no token was read so often, or none that holds the text; UsageError for resets where no token
 ///         has any
-DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, const FigureStyle& style);
+/// @param atlas  of the model, which is named where there are several
+DrawnFigure drawTokens(const Atlas& atlas, const AtlasModel& model, const TokensOptions& options,
+                       const FigureStyle& style);
 
 /// The same as `foxscope figure tokens` asks for it.
 std::optional<DrawnFigure> drawTokens(struct FigureRequest& request);

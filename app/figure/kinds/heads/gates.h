@@ -16,6 +16,7 @@ struct GatesOptions {
   enum class Each { automatic, head, layer };
   Each each = Each::automatic;  ///< a violin a head, where they have room, or one a layer of all its heads' gates
   std::optional<Range> positions = {};  ///< absent: all
+  bool modelNamed = false;              ///< beside the axis
 };
 
 /// The gates f of a run as violins over the layers, with their median and quartiles. Every gate counts once: a bin's
