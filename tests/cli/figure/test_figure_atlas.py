@@ -65,11 +65,14 @@ class AtlasFigureTest(AtlasFigures):
         rows = self.numbers("passages", "--head", "6:3", "--kind", "resets,deciles", "--count", 4)
         with h5py.File(self.atlas()) as file:
             passages, ids = file["models/fox/passages"], file["windows/token_id"][()]
+            names, documents = file["documents/name"].asstr()[()], file["windows/document"][()]
             strings = dict(zip(file["models/fox/tokens/id"][()], file["models/fox/tokens/string"].asstr()[()]))
             for kind in ["resets", "deciles"]:
                 found = [row for row in rows if row["series"] == kind]
                 places = list(zip(passages[kind]["window"][6, 3, :4], passages[kind]["position"][6, 3, :4]))
-                self.assertEqual([row["x"] for row in found], [f"{window}:{position}" for window, position in places])
+                self.assertEqual([(int(row["window"]), int(row["x"])) for row in found], places)
+                self.assertEqual({row["head"] for row in found}, {"6:3"})
+                self.assertEqual([row["document"] for row in found], [names[documents[window]] for window, _ in places])
                 numpy.testing.assert_allclose([float(row["value"]) for row in found], passages[kind]["value"][6, 3, :4],
                                               rtol=1e-6)
                 for row, (window, position) in zip(found, places):
@@ -89,6 +92,22 @@ class AtlasFigureTest(AtlasFigures):
         for word in before:
             self.assertIn(word, words)
 
+    def test_passages_beside_another_figure(self):
+        """On a page of several figures the columns that one of them has are empty in the lines of the other."""
+        spec = self.write("page.json", json.dumps({"foxscope_figure": 1, "panels": [[
+            {"kind": "tokens", "options": {"head": "6:3", "count": 3, "fewest": 8}},
+            {"kind": "passages", "options": {"head": ["6:3", "2:1"], "count": 3}}]]}))
+        path = self.folder / "page.csv"
+        self.done("figure", "spec", spec, self.atlas(), "-o", path)
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+        own = [row for row in rows if row["panel"].startswith("(b)")]
+        self.assertEqual((len(rows), len(own)), (9, 3))
+        for row in rows:
+            self.assertNotIn(None, row)
+            self.assertNotIn(None, row.values())
+            self.assertEqual([bool(row[name]) for name in ["head", "window", "document"]], [row in own] * 3)
+
     def test_passages_that_hold_a_text(self):
         """Of several heads, merged by value: each passage holds the text, and none that holds it is left out."""
         heads = [(6, 3), (2, 1)]
@@ -101,10 +120,11 @@ class AtlasFigureTest(AtlasFigures):
                                                    passages["value"][layer, head]):
                     text = "".join(strings.get(one, "") for one in ids[window, max(0, position - 41):position + 40])
                     if window >= 0 and "the" in text.lower():
-                        expected.append((value, f"{layer}:{head}  {window}:{position}"))
+                        expected.append((value, f"{layer}:{head}", str(window), str(position)))
         self.assertGreater(len(expected), 1)
         rows = self.numbers("passages", "--head", "6:3,2:1", "--holding", "THE", "--count", 60)
-        self.assertEqual([row["x"] for row in rows], [where for _, where in sorted(expected)])
+        self.assertEqual([(row["head"], row["window"], row["x"]) for row in rows],
+                         [tuple(where) for _, *where in sorted(expected, key=lambda one: one[0])])
         self.assertIn("hold “THE”", self.words("passages", "--head", "6:3,2:1", "--holding", "THE"))
         every = self.numbers("passages", "--head", "all", "--kind", "all", "--count", 3)
         self.assertEqual({row["series"] for row in every}, {"resets", "reach", "gain", "deciles"})

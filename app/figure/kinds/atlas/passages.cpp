@@ -161,16 +161,25 @@ std::vector<PlaceOfHead> placesOfKind(const std::vector<KeptOfHead>& heads, cons
   return places;
 }
 
-ConcordancePanel::Content contentOf(const std::vector<PlaceOfHead>& places, const PassagesOptions& options,
-                                    const EvaluatedHeads& heads, const WindowWords& words) {
+/// The name of the document that a window lies in; of windows of --ids, which have none, nothing.
+std::string documentOf(const Atlas& atlas, const AtlasModel& model, std::int64_t window) {
+  if (atlas.corpus.documents.empty()) return {};
+  return atlas.corpus.documents[index_of(model.windows->document[index_of(window)])].name;
+}
+
+ConcordancePanel::Content contentOf(const Atlas& atlas, const AtlasModel& model, const std::vector<PlaceOfHead>& places,
+                                    const PassagesOptions& options, const EvaluatedHeads& heads,
+                                    const WindowWords& words) {
   ConcordancePanel::Content content;
   for (const PlaceOfHead& one : std::span(places).first(std::min(options.count, places.size()))) {
     const AtlasPlace& place = *one.place;
     ConcordancePanel::Place& shown = content.places.emplace_back();
-    const std::string head = options.heads.size() > 1 ? headWord(heads, one.head) + "  " : std::string();
-    shown.number = head + numberText(place.value);
+    const std::string head = headWord(heads, one.head);
+    shown.number = (options.heads.size() > 1 ? head + "  " : "") + numberText(place.value);
     shown.value = place.value;
-    shown.where = fmt::format("{}{}:{}", head, place.window, place.position);
+    shown.position = place.position;
+    shown.more = {
+        {"head", head}, {"window", std::to_string(place.window)}, {"document", documentOf(atlas, model, place.window)}};
     // Pieces are those of positions, one each.
     const WindowWords::Around around = words.around(place);
     const FoundPhrase phrase =
@@ -256,7 +265,7 @@ DrawnFigure drawPassages(const Atlas& atlas, const AtlasModel& model, const Pass
     }
     const std::vector<PlaceOfHead> places = placesOfKind(kept, kind, options.holding, words);
     if (places.empty()) continue;
-    lists.push_back(contentOf(places, options, heads, words));
+    lists.push_back(contentOf(atlas, model, places, options, heads, words));
     ConcordancePanel::Content& list = lists.back();
     const auto first = std::ranges::find_if(kept, [&](const KeptOfHead& one) {
       return std::ranges::find(one.kinds, kind, &AtlasPassages::kind) != one.kinds.end();
