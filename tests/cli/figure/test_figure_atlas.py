@@ -57,7 +57,7 @@ class AtlasFigureTest(AtlasFigures):
         words = self.words("tokens", "--head", "5:2")
         for part in ["(a)", "fox 5:2: forgets most", "(b)", "fox 5:2: forgets least", "mean −log f (nats)", "how often"]:
             self.assertIn(part, words)
-        self.assertRegex(self.said, r"fox: \d+ of \d+ tokens that were read 30 times and more")
+        self.assertRegex(self.said, r"fox: \d+ tokens were read; the bars are chosen among the \d+ that were read 30 times or more\n")
         self.words("tokens")
         self.assertRegex(self.said, r"fox: \d:\d is drawn, a head of middle memory; --head chooses another")
 
@@ -204,6 +204,30 @@ class AtlasFigureTest(AtlasFigures):
         self.assertEqual([int(row["x"]) for row in found], counts[:9])
         self.refuses(1, "no token that holds “xyzzy” was read 1 times", "tokens", "--holding", "xyzzy", "--fewest", 1)
         self.refuses(2, "--by size: use gate or resets", "tokens", "--by", "size")
+
+    def test_bars_without_an_error_say_why(self):
+        rows = self.numbers("tokens", "--head", "5:2", "--count", 30, "--fewest", 1)
+        unknown = sum(row["lower"] == "" for row in rows)
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            ids, errors = tokens["id"][()], tokens["mean_log_gate_errors"][5, 2]
+            values, counts = -tokens["mean_log_gate"][5, 2].astype(float), tokens["count"][()]
+        most = numpy.lexsort((-counts, -values))[:30]
+        least = numpy.lexsort((-counts, values))[:30]
+        shown = numpy.concatenate([most, least])
+        late = int((numpy.isnan(errors[shown]) & (ids[shown] >= 2048)).sum())
+        few = int((numpy.isnan(errors[shown]) & (ids[shown] < 2048)).sum())
+        self.assertEqual(late + few, unknown)
+        self.assertGreater(few, 0)
+        self.assertIn(f"fox: {unknown} of 60 bars have no standard error: an atlas has none of tokens with ids from 2048 on "
+                      f"(here {late}), nor where too few documents of about one size read the token (here {few})", self.said)
+        self.assertRegex(self.said, r"fox: \d+ tokens were read; the bars are chosen among the \d+ that were read 1 time or more\n")
+        self.numbers("tokens", "--head", "5:2", "--holding", "he", "--fewest", 1, "--by", "resets")
+        self.assertIn("read 1 time or more and hold “he”", self.said)
+        self.assertNotIn("standard error", self.said)
+        words = self.words("tokens", "--head", "5:2", "--fewest", 8)
+        known = "no standard error" not in self.said
+        self.assertIn("± 1 standard error" if known else "± 1 standard error where known", words)
 
     def test_a_head_without_resets(self):
         """Its tokens have no order by resets."""

@@ -21,6 +21,7 @@
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/base/plural.h"
 
 namespace foxscope::figure {
 namespace {
@@ -38,6 +39,7 @@ std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& op
   std::vector<TokenBar> bars;
   for (std::size_t n = 0; n < tokens.size(); ++n) {
     TokenBar bar;
+    bar.id = tokens[n];
     bar.count = counts[index_of(tokens[n])];
     if (bar.count < options.fewest) continue;
     if (!holding.isEmpty() && !model.token_strings.empty() &&
@@ -62,6 +64,24 @@ std::vector<TokenBar> bestBars(std::vector<TokenBar> bars, std::size_t count, bo
   bars.resize(std::min(count, bars.size()));
   return bars;
 }
+
+/// Bars with a standard error, and without one by the reason.
+struct ShownErrors {
+  std::size_t known = 0;
+  std::size_t ofLaterIds = 0;
+  std::size_t ofFewDocuments = 0;
+
+  [[nodiscard]] std::size_t unknown() const { return ofLaterIds + ofFewDocuments; }
+  void count(const std::vector<TokenBar>& bars) {
+    for (const TokenBar& bar : bars) {
+      if (!std::isnan(bar.error)) {
+        ++known;
+      } else {
+        ++(bar.id >= kErrorTokens ? ofLaterIds : ofFewDocuments);
+      }
+    }
+  }
+};
 
 /// The mean over all positions of what the bars show.
 double meanOfAll(const AtlasModel& model, const TokensOptions& options) {
@@ -122,20 +142,33 @@ DrawnFigure drawTokens(const Atlas& atlas, const AtlasModel& model, const Tokens
   least.bars = bestBars(bars, options.count, false);
   least.colour = curveColour(0);
 
+  ShownErrors errors;
+  errors.count(most.bars);
+  errors.count(least.bars);
   const bool beside = widthInPoints(style.format) >= kBarsBeside * kPointsPerInch;
   PanelPage page(style);
   const auto& above = page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(most)), {0, 0});
   const auto& below = page.add(std::make_unique<TokenBarsPanel>(style.format, std::move(least)),
                                beside ? PanelPlace{0, 1} : PanelPlace{1, 0});
   std::string note = "at the right how often the token was read";
-  if (above.hasErrors() || below.hasErrors()) note += "; ± 1 standard error";
+  if (errors.known > 0) note += errors.unknown() > 0 ? "; ± 1 standard error where known" : "; ± 1 standard error";
   if (above.hasMark() || below.hasMark()) note += "; dashed: mean of all positions";
   page.add(std::make_unique<LegendPanel>(style.format, std::vector<Curve>(), std::move(note)),
            beside ? PanelPlace{1, 0, 1, 2} : PanelPlace{2, 0});
   page.arrange();
   const auto read = static_cast<std::int64_t>(atlas_tokens(model.sums).size());
-  drawn.notes.push_back(fmt::format("{}: {} of {} tokens that were read {} times and more", model.info.name,
-                                    bars.size(), read, options.fewest));
+  drawn.notes.push_back(
+      fmt::format("{}: {} tokens were read; the bars are chosen among the {} that were read {} {} or more{}",
+                  model.info.name, read, bars.size(), options.fewest, plural(options.fewest, "time"),
+                  options.holding.empty() ? "" : fmt::format(" and hold “{}”", options.holding)));
+  if (options.by == TokensOptions::By::gate && errors.unknown() > 0) {
+    drawn.notes.push_back(
+        fmt::format("{}: {} of {} bars have no standard error: an atlas has none of tokens with ids from {} on (here "
+                    "{}), nor where "
+                    "too few documents of about one size read the token (here {})",
+                    model.info.name, errors.unknown(), errors.known + errors.unknown(), kErrorTokens, errors.ofLaterIds,
+                    errors.ofFewDocuments));
+  }
   const auto without = std::ranges::count(bars, 0.0, &TokenBar::value);
   if (options.by == TokensOptions::By::resets && without > 1) {
     drawn.notes.push_back(
