@@ -307,7 +307,7 @@ class AtlasFigureTest(AtlasFigures):
                 self.assertIn("FoX-12M", self.words(kind, "--label", "fox=FoX-12M"))
         alone = self.folder / "alone.h5"
         self.done("eval", "atlas", "--model", f"fox={FOX}", "--corpus", self.write("corpus.jsonl", corpus()), "--length", 128,
-                  "--windows", 2, "--rows", 0, "--passages", 4, "-o", alone)
+                  "--windows", 12, "--rows", 0, "--passages", 4, "-o", alone)
         for kind in kinds:
             with self.subTest(kind):
                 path = self.folder / "alone.pdf"
