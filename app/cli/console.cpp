@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -141,7 +142,21 @@ void Console::progress(const Progress& progress) {
     m_stageStart = now;
     if (m_verbosity == Verbosity::verbose) writeLine("", stageText());
   }
-  if ((!m_terminal && !m_lines) || m_verbosity == Verbosity::quiet) return;
+  if (m_verbosity == Verbosity::quiet) return;
+  // Work may turn out larger than its estimate.
+  const double share =
+      progress.total > 1
+          ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0)
+          : 0;
+  if (!m_terminal && !m_lines) {
+    if (!m_pace.due(now)) return;
+    std::string text = stageText();
+    if (progress.total > 1) {
+      text += fmt::format(": {:.0f} %, {}{}", 100 * share, amountText(progress), timeLeft(share, now));
+    }
+    writeLine("", text);
+    return;
+  }
   if (!newStage && now - m_lastDraw < std::chrono::milliseconds(100)) return;
   m_lastDraw = now;
   if (m_lines) {
@@ -152,13 +167,9 @@ void Console::progress(const Progress& progress) {
 
   std::string text = stageText();
   if (progress.total > 1) {
-    // Work may turn out larger than its estimate.
-    const double share = std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0);
     const int filled = static_cast<int>(share * kBarWidth);
     text += fmt::format(" [{:#>{}}{:.>{}}] {:3.0f} %", "", filled, "", kBarWidth - filled, 100 * share);
-    text += ", " + amountText(progress);
-    const double elapsed = std::chrono::duration<double>(now - m_stageStart).count();
-    if (elapsed > 0.5 && share > 0) text += fmt::format(", {} left", durationText(elapsed * (1 - share) / share));
+    text += ", " + amountText(progress) + timeLeft(share, now);
   }
   writeToStandardError(fmt::format("{}{}", kEraseLine, oneLine(text)));
   m_barVisible = true;
@@ -166,6 +177,12 @@ void Console::progress(const Progress& progress) {
 
 std::string Console::stageText() const {
   return m_subject.empty() ? m_stage : fmt::format("{}: {}", m_subject, m_stage);
+}
+
+/// ", 2 min 10 s left", or nothing as long as that is not known.
+std::string Console::timeLeft(double share, Clock::time_point now) const {
+  const double elapsed = std::chrono::duration<double>(now - m_stageStart).count();
+  return elapsed > 0.5 && share > 0 ? fmt::format(", {} left", durationText(elapsed * (1 - share) / share)) : "";
 }
 
 void Console::outputBytes(std::int64_t bytes) {

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 
 #include "backend/base/job.h"
+#include "backend/base/line_pace.h"
 
 namespace foxscope::cli {
 
@@ -15,8 +15,9 @@ enum class Verbosity { quiet, normal, verbose };
 /// Standard output was closed by its reader (`foxscope ... | head`): not an error, there is just nobody left to tell.
 struct OutputClosed {};
 
-/// Messages of the program on standard error, and a progress bar there when it is a terminal. Each message is made
-/// `visible`, stays one line and calls copies of files by what they are copies of. Safe to use from several threads.
+/// Messages of the program on standard error, and progress there: a bar where it is a terminal, else a line from time
+/// to time (LinePace). Each message is made `visible`, stays one line and calls copies of files by what they are copies
+/// of. Safe to use from several threads.
 class Console {
  public:
   Console();
@@ -32,7 +33,8 @@ class Console {
   void detail(std::string_view line);  ///< only with -v
   void error(std::string_view line);   ///< always
 
-  /// Draws the bar at most ten times a second, with an estimate of the time that remains; with -v each stage is a line.
+  /// Draws the bar at most ten times a second, or writes a line where one is due, with an estimate of the time that
+  /// remains. With -v each stage is a line, with -q there is nothing.
   void progress(const Progress& progress);
   /// Tells an agent, under which this program runs, how many bytes the output will take at least.
   void outputBytes(std::int64_t bytes);
@@ -50,13 +52,15 @@ class Console {
   static void guardOutput(std::function<void()> guard);
 
  private:
+  using Clock = LinePace::Clock;
+
   void line(std::string_view colour, std::string_view text);
   // The following are called with the lock held.
   void writeLine(std::string_view colour, std::string_view text);
   [[nodiscard]] std::string stageText() const;
+  [[nodiscard]] std::string timeLeft(double share, Clock::time_point now) const;
   void eraseBar();
 
-  using Clock = std::chrono::steady_clock;
   std::mutex m_mutex;
   Verbosity m_verbosity = Verbosity::normal;
   bool m_terminal = false;
@@ -67,6 +71,7 @@ class Console {
   std::string m_stage;
   Clock::time_point m_stageStart;
   Clock::time_point m_lastDraw;
+  LinePace m_pace;  ///< of lines where there is no terminal
 };
 
 /// Text from outside (a file's attributes, a name, a model's words) as a terminal may have it: control characters,

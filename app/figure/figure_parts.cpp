@@ -8,6 +8,7 @@
 #include "app/figure/figure_words.h"
 #include "app/figure/page/axis_drawing.h"
 #include "app/figure/page/canvas.h"
+#include "app/figure/page/number_table.h"
 #include "app/figure/page/page.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/index.h"
@@ -60,9 +61,10 @@ class PartsPage {
     DrawnFigure drawn;
     drawn.notes = std::move(m_notes);
     if (m_style.format.kind == FigureFormat::Kind::csv) {
-      drawn.file = std::move(m_numbers);
+      drawn.file = m_numbers.csv();
       return drawn;
     }
+    if (m_style.height != nullptr) *m_style.height = std::ceil(m_y);
     drawn.file = paintPage(m_style.format, {m_width, std::ceil(m_y)}, origin(), [this](Canvas& canvas) {
       double baseline = em::kBorder * m_font + 0.95 * titleStyle().size;
       for (const QString& line : m_title) {
@@ -104,9 +106,7 @@ class PartsPage {
     std::vector<std::string> notes = std::move(asked.notes);
     notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
     for (const std::string& note : notes) m_notes.push_back(part.letter.empty() ? note : part.letter + ' ' + note);
-    // Tables behind the first have no heading.
-    m_numbers +=
-        m_numbers.empty() ? drawn->file : drawn->file.substr(std::min(drawn->file.find('\n') + 1, drawn->file.size()));
+    m_numbers.add(part.numbers);
     return true;
   }
 
@@ -133,7 +133,7 @@ class PartsPage {
   std::vector<QString> m_title;
   std::vector<PlacedPart> m_parts;
   std::vector<std::string> m_notes;
-  std::string m_numbers;
+  NumberTable m_numbers;
 };
 
 }  // namespace

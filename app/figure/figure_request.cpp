@@ -194,6 +194,11 @@ bool FigureRequest::ofAtlas() const {
   return sources.runs.empty() && sources.files.size() == 1 && agent::content_of(sources.files.front()) == kAtlasContent;
 }
 
+bool FigureRequest::ofRuns() const {
+  return !sources.runs.empty() ||
+         std::ranges::any_of(sources.files, [](const std::string& file) { return agent::content_of(file).empty(); });
+}
+
 Atlas FigureRequest::atlas() const {
   if (sources.files.size() != 1) {
     throw UsageError(fmt::format("{}: name one atlas: `foxscope eval atlas --merge` makes one of several",

@@ -78,6 +78,8 @@ struct FigureRequest {
 
   /// Whether the only file is an atlas of heads.
   [[nodiscard]] bool ofAtlas() const;
+  /// Whether runs are among what it is drawn from. The window draws one of them by itself, where a file may have more.
+  [[nodiscard]] bool ofRuns() const;
   /// The atlas of the only file.
   /// @throws UsageError for several files, Error as Atlas::open, also for a file that is none
   [[nodiscard]] Atlas atlas() const;

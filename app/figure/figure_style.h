@@ -28,6 +28,7 @@ struct FigureStyle {
   std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model, or a sweep's text
   std::vector<std::pair<std::string, CurveLook>> looks;     ///< of models by name; others by their place
   std::string command;                                      ///< how to make the figure again, for the file's metadata
+  double* height = nullptr;  ///< where the height of a picture's page goes, points; null: nowhere
   PagePart* part = nullptr;  ///< where the page goes that is a part of another (figure_parts.h); null: into a file
 
   /// The label of a model, or of the text of a sweep, of this name.

@@ -237,7 +237,10 @@ void ConcordancePanel::draw(Canvas& canvas, const QRectF& inner) const {
 void ConcordancePanel::addNumbers(NumberTable& numbers) const {
   numbers.setQuantity(m_content.quantity);
   for (const Place& place : m_content.places) {
-    numbers.add({m_content.series, place.pieces[place.token].text.toStdString(), place.where, place.value});
+    DrawnNumber number{m_content.series, place.pieces[place.token].text.toStdString(), std::to_string(place.position),
+                       place.value};
+    number.more = place.more;
+    numbers.add(number);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/figure/colour_map.h"
@@ -74,9 +75,10 @@ class ConcordancePanel final : public Panel {
     std::string number;  ///< as it is written
     double value = 0;
     std::vector<Piece> pieces;
-    std::size_t token = 0;   ///< of the pieces, that in the frame
-    std::size_t middle = 0;  ///< of the pieces
-    std::string where;       ///< in a table of numbers
+    std::size_t token = 0;      ///< of the pieces, that in the frame
+    std::size_t middle = 0;     ///< of the pieces
+    std::int64_t position = 0;  ///< of the token, in a table of numbers as all that follows
+    std::vector<std::pair<std::string, std::string>> more = {};  ///< names of further columns, and what stands there
   };
   struct Content {
     std::string title;

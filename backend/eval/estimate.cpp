@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kNoError = std::numeric_limits<double>::quiet_NaN();
 constexpr double kCovered = 1 - kChance;
-constexpr double kRounding = 1e-9;
+constexpr double kShown = 0.05;  ///< what an effective number of documents misses where its first decimal shows it
 
 /// (tr B)^2 / tr B^2 with B = C' A C, A_gg = (w_g / (1 - w_g))^2 and C = I - 1 w' for the weights w_g = m_g / M.
 double degrees_of_freedom(std::span<const double> sizes, double sum, double squares) {
@@ -46,7 +46,7 @@ std::string count_text(std::int64_t count, const char* one) { return fmt::format
 
 bool ErrorGroups::suffice() const {
   if (kind == Kind::blocks) return count >= kFewestBlocks;
-  return effective >= kFewestDocuments - kRounding && degrees >= kFewestDocuments - 1 - kRounding;
+  return effective >= kFewestDocuments && degrees >= kFewestDegrees;
 }
 
 ErrorGroups group_sizes(ErrorGroups::Kind kind, std::span<const double> sizes) {
@@ -104,8 +104,8 @@ std::string groups_text(const ErrorGroups& over) {
   }
   const std::string documents = count_text(over.count, "document");
   const double missing = static_cast<double>(over.count) - over.effective;
-  if (missing < kRounding) return documents;
-  return fmt::format("{}, effectively {:.{}f}", documents, over.effective, missing < 0.05 ? 4 : 1);
+  if (missing < kShown) return documents;
+  return fmt::format("{}, effectively {:.1f}", documents, over.effective);
 }
 
 std::string errors_text(const ErrorGroups& over) {
@@ -118,15 +118,16 @@ std::string errors_text(const ErrorGroups& over) {
                        ErrorGroups::kFewestBlocks);
   }
   if (over.count == 1) return "no errors: all windows lie in one document";
-  if (over.effective < ErrorGroups::kFewestDocuments - kRounding) {
-    return fmt::format("no errors: the windows lie in {}, and an error takes {:g}: use more documents",
-                       groups_text(over), ErrorGroups::kFewestDocuments);
+  if (over.effective < ErrorGroups::kFewestDocuments) {
+    return fmt::format(
+        "no errors: the windows lie in {}, and an error takes 4 of about one size (effectively {:g}): use more "
+        "documents",
+        groups_text(over), ErrorGroups::kFewestDocuments);
   }
   return fmt::format(
       "no errors: a few of the {} documents (effectively {:.1f}) outweigh the others and leave {:.1f} degrees of "
-      "freedom, "
-      "and an error takes {:g}: use more documents",
-      over.count, over.effective, over.degrees, ErrorGroups::kFewestDocuments - 1);
+      "freedom, and an error takes {:g}: use more documents, of about one size",
+      over.count, over.effective, over.degrees, ErrorGroups::kFewestDegrees);
 }
 
 std::string beyond_chance_text(std::span<const Estimate> heads, double rate) {

@@ -351,7 +351,7 @@ class IdsTest(EvalTest):
         row = next(line for line in said.splitlines() if line.startswith("fox-pro-12m"))
         self.assertEqual(row.count("±"), 2, "nats/token and perplexity")
         self.assertRegex(said, r"(?m)^nats/token: ± 1 standard error over 4 documents; ")
-        self.assertRegex(said, r"(?m)^bits/byte: no errors: the windows lie in 4 documents, effectively 3\.\d")
+        self.assertRegex(said, r"(?m)^bits/byte: no errors: (the windows lie in 4 documents, effectively 3\.\d|a few of the 4 documents)")
 
     def test_interventions(self):
         ids = self.npy(numpy.arange(40).reshape(2, 20))

@@ -88,6 +88,11 @@ TEST(ErrorGroups, EqualOnesHaveAsManyDegreesAsGroupsLessOne) {
   }
   EXPECT_EQ(documents_of({5, 5, 5, 5}), documents_of({5, 0, 5, 5, 0, 5}));
   EXPECT_FALSE(documents_of({}).suffice());
+  // Tokens of four documents of about one size: effectively 3.9971.
+  EXPECT_TRUE(documents_of({1000, 1040, 1050, 980}).suffice());
+  EXPECT_TRUE(documents_of({4, 4, 4, 3}).suffice());
+  EXPECT_FALSE(documents_of({2, 2, 2, 1}).suffice()) << "2.46 degrees of freedom";
+  EXPECT_FALSE(documents_of({100, 100, 100, 1}).suffice());
   EXPECT_FALSE(documents_of({7}).suffice());
 }
 
@@ -148,6 +153,7 @@ TEST(Estimate, OneErrorCoversTwoThirdsOrIsNotKnown) {
     EXPECT_TRUE(std::isnan(coverage(windows, 0.3))) << testing::PrintToString(windows);
   }
   const std::vector<std::vector<int>> known = {{1, 1, 1, 1},
+                                               {4, 4, 4, 3},
                                                {5, 5, 5, 5, 5},
                                                std::vector<int>(12, 2),
                                                std::vector<int>(40, 1),
@@ -227,6 +233,8 @@ TEST(Estimate, WordsSayWhatItIsOver) {
   EXPECT_EQ(estimate_text({1.23456, 0.00671, {}}, 4), "1.2346 ± 0.0067");
   EXPECT_EQ(estimate_text({1.23456, NAN, {}}, 2), "1.23");
   EXPECT_EQ(groups_text(documents_of({3, 3, 3, 3})), "4 documents");
+  EXPECT_EQ(groups_text(documents_of({1000, 1040, 1050, 980})), "4 documents");
+  EXPECT_EQ(groups_text(documents_of({4, 4, 4, 3})), "4 documents, effectively 3.9");
   EXPECT_EQ(groups_text(documents_of({13, 1})), "2 documents, effectively 1.2");
   EXPECT_EQ(groups_text(error_blocks(2048)), "64 blocks of 32 tokens");
   EXPECT_EQ(groups_text(error_blocks(20)), "1 block of 20 tokens");
@@ -234,11 +242,12 @@ TEST(Estimate, WordsSayWhatItIsOver) {
             "± 1 standard error over 16 documents; a 95 % interval is ± 2.13 errors (Student's t)");
   EXPECT_EQ(errors_text(documents_of({9})), "no errors: all windows lie in one document");
   EXPECT_EQ(errors_text(documents_of({13, 1})),
-            "no errors: the windows lie in 2 documents, effectively 1.2, and an error takes 4: use more documents");
+            "no errors: the windows lie in 2 documents, effectively 1.2, and an error takes 4 of about one size "
+            "(effectively 3.5): use more documents");
   EXPECT_EQ(
       errors_text(documents_of({10, 3, 2, 2, 2, 1, 1, 1, 1, 1})),
       "no errors: a few of the 10 documents (effectively 4.6) outweigh the others and leave 1.5 degrees of freedom, "
-      "and an error takes 3: use more documents");
+      "and an error takes 2.5: use more documents, of about one size");
   EXPECT_EQ(errors_text(error_blocks(200)), "no errors: the text gives 6 blocks of 33 tokens, and an error takes 8");
   const ErrorGroups blocks = error_blocks(2048);
   const std::vector<Estimate> heads = {{1, 0.1, blocks}, {0.21, 0.1, blocks}, {0, 0.1, blocks}, {0.1, 0.1, blocks}};

@@ -150,9 +150,9 @@ TEST(TrainingFigure, NotesSayWhatTheBarsAreOver) {
   for (TrainingMeasures& line : without.record.measures) {
     line.error_over = group_sizes(ErrorGroups::Kind::documents, std::vector<double>(2, 64));
   }
-  EXPECT_EQ(
-      figure::drawTraining(std::vector{without}, {}, style_of(Kind::pdf)).notes.back(),
-      "fox: held-out losses: no errors: the windows lie in 2 documents, and an error takes 4: use more documents");
+  EXPECT_EQ(figure::drawTraining(std::vector{without}, {}, style_of(Kind::pdf)).notes.back(),
+            "fox: held-out losses: no errors: the windows lie in 2 documents, and an error takes 4 of about one size "
+            "(effectively 3.5): use more documents");
   EXPECT_EQ(
       last_note(),
       "fox: held-out losses: ± 1 standard error over 12 documents; a 95 % interval is ± 2.20 errors (Student's t)");

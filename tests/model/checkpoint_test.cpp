@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backend/model/weights/hub_cache.h"
@@ -44,6 +47,18 @@ TEST(Checkpoint, RefusesFoldersWithoutWhatItNeeds) {
   EXPECT_PRED2(test::says, open_error(folder.text() + "/none"), (test::Parts{"none: no such folder", "owner/name"}));
   EXPECT_PRED2(test::says, open_error(""), (test::Parts{"no such folder"}));
   EXPECT_PRED2(test::says, open_error(folder.text()), (test::Parts{"holds no config.json"}));
+  // A training's folder: the newest of its whole checkpoints is named.
+  const std::filesystem::path training = folder.path() / "fox";
+  std::filesystem::create_directories(training / "checkpoints");
+  EXPECT_PRED2(test::says, open_error(training.string()), (test::Parts{"fox: holds no config.json"}));
+  for (const char* name : {"step-000900", "step-1000000", "step-002000", ".unfinished-step-2000000", "step-3000000"}) {
+    std::filesystem::create_directories(training / "checkpoints" / name);
+    if (name != std::string("step-3000000")) std::ofstream(training / "checkpoints" / name / "config.json") << "{}";
+  }
+  EXPECT_EQ(open_error(training.string()),
+            fmt::format("{0}: is the folder of a training: give one of its checkpoints, of which "
+                        "{0}/checkpoints/step-1000000 is the newest",
+                        training.string()));
   folder.write("config.json", test::tiny_config().dump());
   EXPECT_PRED2(test::says, open_error(folder.text()),
                (test::Parts{"holds config.json but no weights: put model.safetensors"}));

@@ -37,11 +37,8 @@ constexpr const char* kRule =
     "platform.\n"
     "BOS goes before every window. Models whose tokenizer cuts the texts otherwise get the same texts, and are "
     "compared\n"
-    "by bits per byte. Standard errors come from the spread over documents, each left out in turn; with fewer than "
-    "four\n"
-    "documents, or where a few outweigh the others, there are none. A run that ends early is taken up again by the "
-    "same\n"
-    "command from OUTPUT.partial.\n"
+    "by bits per byte. Standard errors come from the spread over documents, each left out in turn; they take four\n"
+    "documents of about one size. A run that ends early is taken up again by the same command from OUTPUT.partial.\n"
     "\n";
 
 LossRequest makeRequest(const LossOptions& options, const Processes* processes) {

@@ -19,6 +19,7 @@
 #include "app/cli/output.h"
 #include "app/cli/parse_error.h"
 #include "app/figure/figure_kind.h"
+#include "app/figure/figure_length.h"
 #include "app/figure/figure_parts.h"
 #include "app/figure/figure_request.h"
 #include "app/figure/figure_words.h"
@@ -112,6 +113,15 @@ void writeSpec(const FigureSpec& spec) {
 }
 
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.
+/// Adds what is to be said of a finished picture.
+/// @param height  of its page, points
+void addNotes(std::vector<std::string>& notes, const figure::FigureFormat& format, double height,
+              const std::string& file) {
+  for (const auto& note : {figure::heightNote(format, height), figure::pdfNote(file)}) {
+    if (note) notes.push_back(*note);
+  }
+}
+
 int drawKind(const Arguments& arguments, const CommandContext& context) {
   const FigureSpec& spec = arguments.spec;
   if (spec.has("write-spec")) {
@@ -135,7 +145,9 @@ int drawKind(const Arguments& arguments, const CommandContext& context) {
   if (!missing.empty()) {
     throw UsageError(fmt::format("{}see foxscope figure {} --help", requiredText(missing), spec.kind));
   }
-  const figure::FigureStyle style = figure::styleOf(spec, context.commandLine);
+  double height = 0;
+  figure::FigureStyle style = figure::styleOf(spec, context.commandLine);
+  style.height = &height;
   figure::requireDrawing();
   const std::string output = spec.text("output");
   if (!arguments.kind.files.folders) {
@@ -157,7 +169,7 @@ int drawKind(const Arguments& arguments, const CommandContext& context) {
   if (spec.has("write-spec")) writeSpec(spec);
   std::vector<std::string> notes = std::move(request.notes);
   notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
-  if (const auto note = figure::pdfNote(drawn->file)) notes.push_back(*note);
+  addNotes(notes, style.format, height, drawn->file);
   for (const std::string& note : notes) context.console.note(note);
   return kDone;
 }
@@ -272,7 +284,9 @@ void requireOwnOptions(const std::string& spec, const figure::FigurePart& part) 
 
 int drawParts(const SpecArguments& given, const figure::FigureParts& parts, const CommandContext& context) {
   const auto page = argumentsOf(given, figure::pageKind(), parts.page, {});
-  const figure::FigureStyle style = figure::styleOf(page->spec, context.commandLine);
+  double height = 0;
+  figure::FigureStyle style = figure::styleOf(page->spec, context.commandLine);
+  style.height = &height;
   figure::requireDrawing();
   std::vector<std::vector<figure::PartRequest>> rows;
   bool used = given.files.empty();
@@ -299,8 +313,9 @@ int drawParts(const SpecArguments& given, const figure::FigureParts& parts, cons
   if (!drawn || context.stop.stop_requested()) return kInterrupted;
   context.console.endProgress();
   writeOutput(given.output, given.force, drawn->file);
-  for (const std::string& note : drawn->notes) context.console.note(note);
-  if (const auto note = figure::pdfNote(drawn->file)) context.console.note(*note);
+  std::vector<std::string> notes = drawn->notes;
+  addNotes(notes, style.format, height, drawn->file);
+  for (const std::string& note : notes) context.console.note(note);
   return kDone;
 }
 

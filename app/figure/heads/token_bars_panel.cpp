@@ -35,10 +35,6 @@ TokenBarsPanel::TokenBarsPanel(const FigureFormat& format, Content content)
   m_upper = m_upper > 0 ? 1.05 * m_upper : 1;
 }
 
-bool TokenBarsPanel::hasErrors() const {
-  return std::ranges::any_of(m_content.bars, [](const TokenBar& bar) { return !std::isnan(bar.error); });
-}
-
 QString TokenBarsPanel::shown(const QString& token) const {
   const double room = kMostTokenWidth * m_style.size;
   if (textWidth(token, m_tokenStyle) <= room) return token;

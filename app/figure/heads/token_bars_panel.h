@@ -16,6 +16,7 @@ namespace foxscope::figure {
 
 /// A token of a vocabulary, or a class of tokens, and what is known of it.
 struct TokenBar {
+  std::int32_t id = -1;  ///< in the vocabulary
   QString token;
   double value = 0;
   double error = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known
@@ -51,8 +52,7 @@ class TokenBarsPanel final : public Panel {
   [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
   void draw(Canvas& canvas, const QRectF& inner) const override;
   void addNumbers(NumberTable& numbers) const override;
-  /// Whether errors are known and drawn, and whether the axis reaches the mark.
-  [[nodiscard]] bool hasErrors() const;
+  /// Whether the axis reaches the mark.
   [[nodiscard]] bool hasMark() const { return m_content.mark && *m_content.mark <= m_upper; }
 
  private:

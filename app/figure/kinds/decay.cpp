@@ -307,6 +307,20 @@ std::vector<double> timesOfHead(const HeadArray& gates, std::size_t head, std::s
   return times;
 }
 
+/// Whether enough tokens are of a class that their gates are drawn.
+bool isDrawn(const EvaluatedHeads& model, const ClassName& one) {
+  return model.class_tokens[index_of(one.token_class)] >= kFewestTokens;
+}
+
+/// "rare word, newline"
+std::string classesLeftOut(const EvaluatedHeads& model) {
+  std::vector<const char*> left;
+  for (const ClassName& one : kClasses) {
+    if (!isDrawn(model, one)) left.push_back(one.text);
+  }
+  return fmt::format("{}", fmt::join(left, ", "));
+}
+
 CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, const FigureStyle& style, bool several) {
   CurvePlot plot;
   plot.title = "Decay time by the token that is read" + (several ? ", " + style.label(model.info.name) : "");
@@ -316,8 +330,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
   plot.legend = style.legend;
   std::vector<ClassName> classes;
   for (const ClassName& one : kClasses) {
-    if (model.class_tokens[index_of(one.token_class)] < kFewestTokens) continue;
-    classes.push_back(one);
+    if (isDrawn(model, one)) classes.push_back(one);
   }
   ClassLabels labels = labelsOf(classes, model.class_tokens, style.format);
   plot.categories = std::move(labels.labels);
@@ -397,6 +410,12 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
           "`foxscope eval heads` write them",
           model->info.name));
       continue;
+    }
+    if (const std::string left = classesLeftOut(*model); !left.empty()) {
+      drawn.notes.push_back(
+          fmt::format("{}: classes that the file does not tell, or of fewer than {} tokens, are left "
+                      "out: {}",
+                      model->info.name, kFewestTokens, left));
     }
     page.add(std::make_unique<CurvePanel>(style.format, timesByClass(*model, choice, style, gated.size() > 1)),
              {row++, 0, 1, 2});

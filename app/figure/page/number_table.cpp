@@ -1,7 +1,7 @@
 #include "app/figure/page/number_table.h"
 
+#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <regex>
 
 #include <fmt/format.h>
@@ -30,9 +30,37 @@ void NumberTable::setQuantity(const std::string& label) { m_quantity = field(pla
 
 void NumberTable::add(const DrawnNumber& number) {
   if (std::isnan(number.value)) return;
-  fmt::format_to(std::back_inserter(m_csv), "{},{},{},{},{},{},{},{}\n", m_panel, m_quantity, field(number.series),
-                 field(number.row), field(number.x), numberText(number.value), numberText(number.lower),
-                 numberText(number.upper));
+  m_lines.push_back(
+      {fmt::format("{},{},{},{},{},{},{},{}", m_panel, m_quantity, field(number.series), field(number.row),
+                   field(number.x), numberText(number.value), numberText(number.lower), numberText(number.upper)),
+       number.more});
+}
+
+void NumberTable::add(const NumberTable& table) {
+  m_lines.insert(m_lines.end(), table.m_lines.begin(), table.m_lines.end());
+}
+
+std::string NumberTable::csv() const {
+  std::vector<std::string> columns;
+  for (const Line& line : m_lines) {
+    for (const auto& [name, text] : line.more) {
+      if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
+    }
+  }
+  std::string csv = "panel,quantity,series,row,x,value,lower,upper";
+  for (const std::string& name : columns) csv += ',' + field(name);
+  csv += '\n';
+  for (const Line& line : m_lines) {
+    csv += line.fields;
+    for (const std::string& name : columns) {
+      csv += ',';
+      for (const auto& [own, text] : line.more) {
+        if (own == name) csv += field(text);
+      }
+    }
+    csv += '\n';
+  }
+  return csv;
 }
 
 }  // namespace foxscope::figure

@@ -327,7 +327,7 @@ void PanelPage::drawNames(Canvas& canvas) const {
   }
 }
 
-std::string PanelPage::numbers() const {
+NumberTable PanelPage::numbers() const {
   NumberTable numbers;
   std::map<int, std::string> titles;  // of each column, so far
   const std::string part = m_style.part == nullptr ? std::string() : m_style.part->letter;
@@ -337,7 +337,7 @@ std::string PanelPage::numbers() const {
     numbers.setPanel(part.empty() || title.empty() ? part + title : part + ' ' + title);
     item.panel->addNumbers(numbers);
   }
-  return numbers.csv();
+  return numbers;
 }
 
 void PanelPage::draw(Canvas& canvas) const {
@@ -356,8 +356,13 @@ void PanelPage::draw(Canvas& canvas) const {
 }
 
 std::string PanelPage::paint(const FigureOrigin& origin) {
-  if (m_style.format.kind == FigureFormat::Kind::csv) return numbers();
+  if (m_style.format.kind == FigureFormat::Kind::csv) {
+    if (m_style.part == nullptr) return numbers().csv();
+    m_style.part->numbers = numbers();
+    return {};
+  }
   if (m_style.part == nullptr) {
+    if (m_style.height != nullptr) *m_style.height = m_page.height();
     return paintPage(m_style.format, m_page, origin, [this](Canvas& canvas) { draw(canvas); });
   }
   PagePart& part = *m_style.part;

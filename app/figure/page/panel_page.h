@@ -7,6 +7,7 @@
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_style.h"
+#include "app/figure/page/number_table.h"
 #include "app/figure/page/page.h"
 #include "app/figure/page/panel.h"
 
@@ -20,12 +21,13 @@ struct PanelPlace {
   int columns = 1;
 };
 
-/// A page that is drawn as a part of another.
+/// A page that is drawn as a part of another: its picture, or its numbers.
 struct PagePart {
   std::string letter;  ///< "(a)", before the titles of its panels in a table of numbers; may be empty
   QSizeF size;         ///< points
   FigureOrigin origin;
   std::function<void(Canvas&)> draw;  ///< from the upper left corner on; owns what it draws
+  NumberTable numbers;
 };
 
 /// A page of panels in a grid: inner rectangles of a column have one left and right edge, those of a row one top and
@@ -47,8 +49,8 @@ class PanelPage {
   /// @throws UsageError where the page has no room for them
   void arrange();
   [[nodiscard]] QRectF inner(const Panel& panel) const;
-  /// The bytes of the file: a picture, or the numbers that it would show, by the format. A picture that is a part of
-  /// another page goes there (FigureStyle::part), with all its panels; then there are no bytes. To be called once.
+  /// The bytes of the file: a picture, or the numbers that it would show, by the format. What is a part of another page
+  /// goes there (FigureStyle::part), with all its panels; then there are no bytes. To be called once.
   [[nodiscard]] std::string paint(const FigureOrigin& origin);
 
  private:
@@ -90,7 +92,7 @@ class PanelPage {
   [[nodiscard]] double nameHeight() const;
   void drawNames(Canvas& canvas) const;
   void draw(Canvas& canvas) const;
-  [[nodiscard]] std::string numbers() const;
+  [[nodiscard]] NumberTable numbers() const;
   [[noreturn]] void refuse(const char* side, double millimetres, double missing) const;
 
   FigureStyle m_style;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -114,6 +115,32 @@ void convert(TensorDType dtype, std::span<const std::byte> bytes, std::span<floa
   }
 }
 
+/// The newest checkpoint of the folder that a training writes, whose names end with the step; empty where there is
+/// none.
+fs::path newest_of_training(const fs::path& folder) {
+  std::error_code failed;
+  fs::path newest;
+  const auto order = [](const fs::path& path) {
+    const std::string name = path.filename().string();
+    return std::pair(name.size(), name);
+  };
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "checkpoints", failed)) {
+    const fs::path& path = entry.path();
+    const bool whole = path.filename().string().starts_with("step-") && fs::exists(path / "config.json", failed);
+    if (whole && (newest.empty() || order(newest) < order(path))) newest = path;
+  }
+  return newest;
+}
+
+[[noreturn]] void fail_without_config(const fs::path& folder) {
+  if (const fs::path newest = newest_of_training(folder); !newest.empty()) {
+    throw Error(fmt::format("{}: is the folder of a training: give one of its checkpoints, of which {} is the newest",
+                            folder.string(), newest.string()));
+  }
+  throw Error(fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
+                          folder.string()));
+}
+
 /// @throws Error where that cannot be seen
 bool is_there(const fs::path& path) {
   std::error_code failed;
@@ -129,11 +156,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
   Checkpoint checkpoint;
   checkpoint.folder_ = resolve_checkpoint_folder(path);
   const fs::path config = checkpoint.folder_ / "config.json";
-  if (!is_there(config)) {
-    throw Error(
-        fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
-                    checkpoint.folder_.string()));
-  }
+  if (!is_there(config)) fail_without_config(checkpoint.folder_);
   checkpoint.config_ =
       ModelConfig::from_json(read_file_bytes(config, "configuration", kMaxConfigBytes), config.string());
   checkpoint.open_weights();

@@ -55,9 +55,9 @@ class AtlasFigureTest(AtlasFigures):
             numpy.testing.assert_allclose([float(row["value"]) for row in found], values[expected], rtol=1e-6)
             self.assertEqual([int(row["x"]) for row in found], counts[expected].tolist())
         words = self.words("tokens", "--head", "5:2")
-        for part in ["(a)", "5:2: forgets most", "(b)", "5:2: forgets least", "mean −log f (nats)", "how often"]:
+        for part in ["(a)", "fox 5:2: forgets most", "(b)", "fox 5:2: forgets least", "mean −log f (nats)", "how often"]:
             self.assertIn(part, words)
-        self.assertRegex(self.said, r"fox: \d+ of \d+ tokens that were read 30 times and more")
+        self.assertRegex(self.said, r"fox: \d+ tokens were read; the bars are chosen among the \d+ that were read 30 times or more\n")
         self.words("tokens")
         self.assertRegex(self.said, r"fox: \d:\d is drawn, a head of middle memory; --head chooses another")
 
@@ -65,11 +65,14 @@ class AtlasFigureTest(AtlasFigures):
         rows = self.numbers("passages", "--head", "6:3", "--kind", "resets,deciles", "--count", 4)
         with h5py.File(self.atlas()) as file:
             passages, ids = file["models/fox/passages"], file["windows/token_id"][()]
+            names, documents = file["documents/name"].asstr()[()], file["windows/document"][()]
             strings = dict(zip(file["models/fox/tokens/id"][()], file["models/fox/tokens/string"].asstr()[()]))
             for kind in ["resets", "deciles"]:
                 found = [row for row in rows if row["series"] == kind]
                 places = list(zip(passages[kind]["window"][6, 3, :4], passages[kind]["position"][6, 3, :4]))
-                self.assertEqual([row["x"] for row in found], [f"{window}:{position}" for window, position in places])
+                self.assertEqual([(int(row["window"]), int(row["x"])) for row in found], places)
+                self.assertEqual({row["head"] for row in found}, {"6:3"})
+                self.assertEqual([row["document"] for row in found], [names[documents[window]] for window, _ in places])
                 numpy.testing.assert_allclose([float(row["value"]) for row in found], passages[kind]["value"][6, 3, :4],
                                               rtol=1e-6)
                 for row, (window, position) in zip(found, places):
@@ -80,13 +83,30 @@ class AtlasFigureTest(AtlasFigures):
             surroundings = 1 - numpy.exp(passages["resets/log_gate"][6, 3, 0, 63:66].astype(float))
         self.assertTrue((surroundings[1] >= surroundings).all())
         words = self.words("passages", "--head", "6:3", "--kind", "reach,gain")
-        for part in ["reach of 6:3: share of attention half a window back", "gain of 6:3: ", "share forgotten 1 − f, 6:3"]:
+        for part in ["reach of fox 6:3: share of attention half a window back", "gain of fox 6:3: ",
+                     "share forgotten 1 − f, fox 6:3"]:
             self.assertIn(part, words)
         words = self.words("passages", "--head", "6:3")
-        self.assertIn("strongest forgetting of 6:3", words)
+        self.assertIn("strongest forgetting of fox 6:3", words)
         before = [strings[one].strip() for one in ids[window, position - 4:position - 1]]
         for word in before:
             self.assertIn(word, words)
+
+    def test_passages_beside_another_figure(self):
+        """On a page of several figures the columns that one of them has are empty in the lines of the other."""
+        spec = self.write("page.json", json.dumps({"foxscope_figure": 1, "panels": [[
+            {"kind": "tokens", "options": {"head": "6:3", "count": 3, "fewest": 8}},
+            {"kind": "passages", "options": {"head": ["6:3", "2:1"], "count": 3}}]]}))
+        path = self.folder / "page.csv"
+        self.done("figure", "spec", spec, self.atlas(), "-o", path)
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+        own = [row for row in rows if row["panel"].startswith("(b)")]
+        self.assertEqual((len(rows), len(own)), (9, 3))
+        for row in rows:
+            self.assertNotIn(None, row)
+            self.assertNotIn(None, row.values())
+            self.assertEqual([bool(row[name]) for name in ["head", "window", "document"]], [row in own] * 3)
 
     def test_passages_that_hold_a_text(self):
         """Of several heads, merged by value: each passage holds the text, and none that holds it is left out."""
@@ -100,10 +120,11 @@ class AtlasFigureTest(AtlasFigures):
                                                    passages["value"][layer, head]):
                     text = "".join(strings.get(one, "") for one in ids[window, max(0, position - 41):position + 40])
                     if window >= 0 and "the" in text.lower():
-                        expected.append((value, f"{layer}:{head}  {window}:{position}"))
+                        expected.append((value, f"{layer}:{head}", str(window), str(position)))
         self.assertGreater(len(expected), 1)
         rows = self.numbers("passages", "--head", "6:3,2:1", "--holding", "THE", "--count", 60)
-        self.assertEqual([row["x"] for row in rows], [where for _, where in sorted(expected)])
+        self.assertEqual([(row["head"], row["window"], row["x"]) for row in rows],
+                         [tuple(where) for _, *where in sorted(expected, key=lambda one: one[0])])
         self.assertIn("hold “THE”", self.words("passages", "--head", "6:3,2:1", "--holding", "THE"))
         every = self.numbers("passages", "--head", "all", "--kind", "all", "--count", 3)
         self.assertEqual({row["series"] for row in every}, {"resets", "reach", "gain", "deciles"})
@@ -173,8 +194,48 @@ class AtlasFigureTest(AtlasFigures):
         expected = sorted((share[n] for n in chosen), reverse=True)[:60]
         numpy.testing.assert_allclose([float(row["value"]) for row in found], expected, atol=1e-6)
         self.assertIn("share of resets", self.words("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1))
+        # Of tokens without any reset those are shown that were read most often.
+        rows = self.numbers("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1, "--count", 9)
+        self.assertRegex(self.said, r"fox: \d+ of these tokens have no reset at all")
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            counts = sorted(tokens["count"][()][tokens["share_below_half"][5, 2] == 0], reverse=True)
+        found = [row for row in rows if row["series"] == "forgets least"]
+        self.assertEqual([int(row["x"]) for row in found], counts[:9])
         self.refuses(1, "no token that holds “xyzzy” was read 1 times", "tokens", "--holding", "xyzzy", "--fewest", 1)
         self.refuses(2, "--by size: use gate or resets", "tokens", "--by", "size")
+
+    def test_bars_without_an_error_say_why(self):
+        rows = self.numbers("tokens", "--head", "5:2", "--count", 30, "--fewest", 1)
+        unknown = sum(row["lower"] == "" for row in rows)
+        with h5py.File(self.atlas()) as file:
+            tokens = file["models/fox/tokens"]
+            ids, errors = tokens["id"][()], tokens["mean_log_gate_errors"][5, 2]
+            values, counts = -tokens["mean_log_gate"][5, 2].astype(float), tokens["count"][()]
+        most = numpy.lexsort((-counts, -values))[:30]
+        least = numpy.lexsort((-counts, values))[:30]
+        shown = numpy.concatenate([most, least])
+        late = int((numpy.isnan(errors[shown]) & (ids[shown] >= 2048)).sum())
+        few = int((numpy.isnan(errors[shown]) & (ids[shown] < 2048)).sum())
+        self.assertEqual(late + few, unknown)
+        self.assertGreater(few, 0)
+        self.assertIn(f"fox: {unknown} of 60 bars have no standard error: an atlas has none of tokens with ids from 2048 on "
+                      f"(here {late}), nor where too few documents of about one size read the token (here {few})", self.said)
+        self.assertRegex(self.said, r"fox: \d+ tokens were read; the bars are chosen among the \d+ that were read 1 time or more\n")
+        self.numbers("tokens", "--head", "5:2", "--holding", "he", "--fewest", 1, "--by", "resets")
+        self.assertIn("read 1 time or more and hold “he”", self.said)
+        self.assertNotIn("standard error", self.said)
+        words = self.words("tokens", "--head", "5:2", "--fewest", 8)
+        known = "no standard error" not in self.said
+        self.assertIn("± 1 standard error" if known else "± 1 standard error where known", words)
+
+    def test_a_head_without_resets(self):
+        """Its tokens have no order by resets."""
+        with h5py.File(self.atlas()) as file:
+            layer, head = numpy.argwhere(file["models/fox/resets/count"][()] == 0)[0]
+        self.refuses(2, [f"--by resets: head {layer}:{head} of fox has no reset (f < 1/2) at any of the ", "use --by gate"],
+                     "tokens", "--head", f"{layer}:{head}", "--by", "resets", "--fewest", 1)
+        self.assertGreater(len(self.numbers("tokens", "--head", f"{layer}:{head}", "--fewest", 1)), 20)
 
     def test_characters_of_several_tokens(self):
         text = "Br\u00fcning came home, and then Br\u00fcning went away again. " * 60
@@ -333,6 +394,52 @@ class AtlasFigureTest(AtlasFigures):
             self.assertEqual({row["series"] for row in csv.DictReader(file)}, {"distances"})
         self.fails(2, "--of classes: the atlas is of token ids, there is no text whose classes resets fall on", "figure",
                    "resets", ids, "--of", "classes", "-o", output, "--force")
+
+    def test_models_are_named_where_there_are_several(self):
+        """By the labels that they were given, in figures that draw one of them."""
+        kinds = ["tokens", "passages", "scatter", "gates", "similarity"]
+        for kind in kinds:
+            with self.subTest(kind):
+                self.assertIn("FoX-12M", self.words(kind, "--label", "fox=FoX-12M"))
+        alone = self.folder / "alone.h5"
+        self.done("eval", "atlas", "--model", f"fox={FOX}", "--corpus", self.write("corpus.jsonl", corpus()), "--length", 128,
+                  "--windows", 12, "--rows", 0, "--passages", 4, "-o", alone)
+        for kind in kinds:
+            with self.subTest(kind):
+                path = self.folder / "alone.pdf"
+                self.done("figure", kind, alone, "--label", "fox=FoX-12M", "-o", path, "--force")
+                words = subprocess.run(["pdftotext", path, "-"], check=True, capture_output=True, text=True).stdout
+                self.assertNotIn("FoX", words)
+
+    def test_a_figure_that_is_higher_than_its_page_says_so(self):
+        for width, name in [("neurips", "NeurIPS, ICLR"), ("icml", "ICML")]:
+            self.draw("passages", "--head", "all", "--kind", "all", "--count", 60, "--width", width)
+            self.assertNotIn("high", self.said, "numbers have no page")
+            self.draw("passages", "--head", "all", "--kind", "all", "--count", 60, "--width", width, ending="pdf")
+            self.assertRegex(self.said, rf"the figure is \d+\.\din high, and the text of a page is 9in \({name}\): draw less of it")
+            self.draw("tokens", "--count", 5, "--width", width, ending="pdf")
+            self.assertNotIn("high", self.said)
+        self.draw("passages", "--head", "all", "--kind", "all", "--count", 60, "--width", "5in", ending="pdf")
+        self.assertNotIn("high", self.said, "no venue has such pages")
+
+    def test_decay(self):
+        """By class of the token that is read, as from statistics of heads over the same windows; but for rare words."""
+        heads = self.folder / "heads.h5"
+        self.done("eval", "heads", "--model", f"fox={FOX}", "--corpus", self.write("corpus.jsonl", corpus()), "--length", 128,
+                  "--windows", 12, "-o", heads)
+        expected = self.folder / "heads.csv"
+        self.done("figure", "decay", heads, "-o", expected)
+        with open(expected, newline="") as file:
+            expected = [row for row in csv.DictReader(file, strict=True) if "by the token" in row["panel"]]
+        expected = [row for row in expected if not row["x"].startswith("rare")]
+        rows = [row for row in self.numbers("decay", "--models", "fox") if "by the token" in row["panel"]]
+        self.assertGreater(len(rows), 4 * 32)
+        for row, known in zip(rows, expected, strict=True):
+            self.assertEqual([row[key] for key in ["series", "row"]], [known[key] for key in ["series", "row"]])
+            self.assertAlmostEqual(float(row["value"]) / float(known["value"]), 1, places=4)
+        self.assertNotIn("gates are not told by class", self.said)
+        self.assertIn("fox: classes that the file does not tell, or of fewer than 10 tokens, are left out: ", self.said)
+        self.assertIn("rare word", self.said)
 
     def test_scatter(self):
         rows = self.numbers("scatter", "--x", "rate_decay_time", "--y", "share_below_half")

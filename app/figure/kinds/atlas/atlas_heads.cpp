@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,11 +15,43 @@
 #include "app/figure/kinds/evaluated_heads.h"
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/text/token_class.h"
 
 namespace foxscope::figure {
 namespace {
 
 constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
+
+/// The class of an atlas that is the same as one of eval heads; nothing for the others, which an atlas does not tell.
+std::optional<BoundaryClass> sameClass(TokenClass token_class) {
+  for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+    const auto boundary = static_cast<BoundaryClass>(n);
+    if (std::string_view(to_string(boundary)) == to_string(token_class)) return boundary;
+  }
+  return std::nullopt;
+}
+
+/// Sets what the gates are by class of the token, where the atlas has a text; NaN of classes that it does not tell.
+void setClasses(EvaluatedHeads& heads, const AtlasModel& model) {
+  const auto counts = model.sums.at(AtlasSum::class_count);
+  if (std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; })) return;
+  const std::vector<HeadArray> all = atlas_class_numbers(model);
+  for (const HeadArray& array : all) heads.by_class.push_back({array.name, array.unit, {}, {}});
+  for (std::size_t n = 0; n < kTokenClasses; ++n) {
+    const auto boundary = sameClass(static_cast<TokenClass>(n));
+    heads.class_tokens.push_back(boundary ? counts[index_of(*boundary)] : 0);
+  }
+  for (std::size_t place = 0; place < heads.head_count(); ++place) {
+    for (std::size_t n = 0; n < kTokenClasses; ++n) {
+      const auto boundary = sameClass(static_cast<TokenClass>(n));
+      for (std::size_t array = 0; array < all.size(); ++array) {
+        const std::size_t at = place * kBoundaryClasses + (boundary ? index_of(*boundary) : 0);
+        heads.by_class[array].value.push_back(boundary ? all[array].value[at] : kNotKnown);
+        heads.by_class[array].error.push_back(boundary ? all[array].error[at] : kNotKnown);
+      }
+    }
+  }
+}
 
 }  // namespace
 
@@ -39,6 +74,7 @@ EvaluatedHeads headsOf(const AtlasModel& model) {
   }
   heads.numbers.push_back(std::move(count));
   heads.numbers.push_back(std::move(share));
+  setClasses(heads, model);
   set_forgetting(heads);
   return heads;
 }
@@ -76,6 +112,11 @@ std::vector<std::size_t> chosenHeads(FigureRequest& request, const AtlasModel& m
     if (std::ranges::find(places, place) == places.end()) places.push_back(place);
   }
   return places;
+}
+
+std::string modelBefore(const std::string& words, const Atlas& atlas, const AtlasModel& model,
+                        const FigureStyle& style) {
+  return atlas.models.size() > 1 ? fmt::format("{} {}", style.label(model.info.name), words) : words;
 }
 
 FigureOrigin originOf(const AtlasModel& model, const FigureStyle& style, const char* title) {

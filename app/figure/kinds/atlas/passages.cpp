@@ -161,16 +161,25 @@ std::vector<PlaceOfHead> placesOfKind(const std::vector<KeptOfHead>& heads, cons
   return places;
 }
 
-ConcordancePanel::Content contentOf(const std::vector<PlaceOfHead>& places, const PassagesOptions& options,
-                                    const EvaluatedHeads& heads, const WindowWords& words) {
+/// The name of the document that a window lies in; of windows of --ids, which have none, nothing.
+std::string documentOf(const Atlas& atlas, const AtlasModel& model, std::int64_t window) {
+  if (atlas.corpus.documents.empty()) return {};
+  return atlas.corpus.documents[index_of(model.windows->document[index_of(window)])].name;
+}
+
+ConcordancePanel::Content contentOf(const Atlas& atlas, const AtlasModel& model, const std::vector<PlaceOfHead>& places,
+                                    const PassagesOptions& options, const EvaluatedHeads& heads,
+                                    const WindowWords& words) {
   ConcordancePanel::Content content;
   for (const PlaceOfHead& one : std::span(places).first(std::min(options.count, places.size()))) {
     const AtlasPlace& place = *one.place;
     ConcordancePanel::Place& shown = content.places.emplace_back();
-    const std::string head = options.heads.size() > 1 ? headWord(heads, one.head) + "  " : std::string();
-    shown.number = head + numberText(place.value);
+    const std::string head = headWord(heads, one.head);
+    shown.number = (options.heads.size() > 1 ? head + "  " : "") + numberText(place.value);
     shown.value = place.value;
-    shown.where = fmt::format("{}{}:{}", head, place.window, place.position);
+    shown.position = place.position;
+    shown.more = {
+        {"head", head}, {"window", std::to_string(place.window)}, {"document", documentOf(atlas, model, place.window)}};
     // Pieces are those of positions, one each.
     const WindowWords::Around around = words.around(place);
     const FoundPhrase phrase =
@@ -227,7 +236,8 @@ ScaledColours coloursOf(const std::vector<ConcordancePanel::Content>& lists, con
 
 }  // namespace
 
-DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style) {
+DrawnFigure drawPassages(const Atlas& atlas, const AtlasModel& model, const PassagesOptions& options,
+                         const FigureStyle& style) {
   std::vector<KeptOfHead> kept;
   std::vector<std::string> known;
   for (const std::size_t head : options.heads) {
@@ -255,7 +265,7 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     }
     const std::vector<PlaceOfHead> places = placesOfKind(kept, kind, options.holding, words);
     if (places.empty()) continue;
-    lists.push_back(contentOf(places, options, heads, words));
+    lists.push_back(contentOf(atlas, model, places, options, heads, words));
     ConcordancePanel::Content& list = lists.back();
     const auto first = std::ranges::find_if(kept, [&](const KeptOfHead& one) {
       return std::ranges::find(one.kinds, kind, &AtlasPassages::kind) != one.kinds.end();
@@ -264,13 +274,14 @@ DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options
     list.series = kind;
     // Its strongest places are resets (f < 1/2) of some heads alone.
     const std::string_view title = kind == "resets" ? "strongest forgetting" : std::string_view(kind);
-    list.title = fmt::format("{} of {}: {}", title, of, list.quantity);
+    list.title = fmt::format("{} of {}: {}", title, modelBefore(of, atlas, model, style), list.quantity);
     if (!options.holding.empty()) list.title += fmt::format(", passages that hold “{}”", options.holding);
   }
   if (lists.empty()) {
     throw UsageError(fmt::format("--holding {}: no passage of {} holds it: choose another text", options.holding, of));
   }
-  const ScaledColours colours = coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", of));
+  const ScaledColours colours =
+      coloursOf(lists, fmt::format("share forgotten 1 − *f*, {}", modelBefore(of, atlas, model, style)));
   PanelPage page(style);
   int row = 0;
   for (ConcordancePanel::Content& list : lists) {
@@ -304,7 +315,7 @@ std::optional<DrawnFigure> drawPassages(FigureRequest& request) {
   const Atlas atlas = request.atlas();
   const AtlasModel& model = request.model(atlas.models);
   options.heads = chosenHeads(request, model);
-  return drawPassages(model, options, request.style);
+  return drawPassages(atlas, model, options, request.style);
 }
 
 }  // namespace foxscope::figure

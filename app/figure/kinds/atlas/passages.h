@@ -21,7 +21,9 @@ struct PassagesOptions {
 /// words around it, tinted by the share 1 - f that the head forgets at each of them. Places of one head stand in the
 /// file's order; those of several are merged by their values, and each line names its head.
 /// @throws UsageError naming the kinds that there are, and for a text that no passage holds
-DrawnFigure drawPassages(const AtlasModel& model, const PassagesOptions& options, const FigureStyle& style);
+/// @param atlas  of the model, which is named where there are several
+DrawnFigure drawPassages(const Atlas& atlas, const AtlasModel& model, const PassagesOptions& options,
+                         const FigureStyle& style);
 
 /// The same as `foxscope figure passages` asks for it.
 std::optional<DrawnFigure> drawPassages(struct FigureRequest& request);

@@ -50,14 +50,14 @@ void requireSimilarity(const AtlasModel& model, bool gates) {
 }
 
 MapAxis headAxis(const AtlasModel& model, const std::vector<std::size_t>& heads, const SimilarityOptions& options,
-                 const FigureStyle& style) {
+                 const FigureStyle& style, bool named) {
   MapAxis axis;
   axis.range = {0, static_cast<std::int64_t>(heads.size())};
   axis.crowded = MapAxis::Crowded::thinned;
   axis.are = MapAxis::Labels::values;
   const bool clusters = options.order == SimilarityOptions::Order::clusters;
   axis.name = clusters ? "head, alike ones side by side" : "layer:head";
-  if (options.withFirst) axis.name = fmt::format("{}, {}", style.label(model.info.name), axis.name);
+  if (named) axis.name = fmt::format("{}, {}", style.label(model.info.name), axis.name);
   const EvaluatedHeads names = headsOf(model);
   for (const std::size_t head : heads) axis.labels.push_back(headWord(names, head));
   return axis;
@@ -90,8 +90,9 @@ DrawnFigure drawSimilarity(const Atlas& atlas, const AtlasModel& model, const Si
     for (const std::size_t column : columns) image.value.push_back(similarity[row * all + column]);
   }
   MapPanel::Content content;
-  content.rows = headAxis(model, rows, options, style);
-  content.columns = headAxis(across, columns, options, style);
+  const bool named = atlas.models.size() > 1;
+  content.rows = headAxis(model, rows, options, style, named);
+  content.columns = headAxis(across, columns, options, style, named);
   content.heightOfWidth = std::min(2.0, static_cast<double>(rows.size()) / static_cast<double>(columns.size()));
   if (options.withFirst) content.proportions = Panel::Proportions::free;
   PanelPage page(style);

@@ -22,8 +22,11 @@ struct TokensOptions {
 /// The tokens at which a head of an atlas forgets most, and those at which it forgets least, as bars with the number
 /// of readings: the mean of -log f over the positions that read the token, or the share of them that are resets. A
 /// token that was read fewer than kFewestReadings times is grey. A dashed line is the mean over all positions.
-/// @throws Error where no token was read so often, or none that holds the text
-DrawnFigure drawTokens(const AtlasModel& model, const TokensOptions& options, const FigureStyle& style);
+/// @throws Error where no token was read so often, or none that holds the text; UsageError for resets where no token
+///         has any
+/// @param atlas  of the model, which is named where there are several
+DrawnFigure drawTokens(const Atlas& atlas, const AtlasModel& model, const TokensOptions& options,
+                       const FigureStyle& style);
 
 /// The same as `foxscope figure tokens` asks for it.
 std::optional<DrawnFigure> drawTokens(struct FigureRequest& request);

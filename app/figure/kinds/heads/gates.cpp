@@ -172,6 +172,7 @@ Violins violinsOf(const TraceInfo& info, const GatesOptions& options, const Figu
   }
   all.content.scale = options.scale == GatesOptions::Scale::gate ? AxisScale::linear : AxisScale::logarithmic;
   all.content.name = axisOf(options.scale);
+  if (options.modelNamed) all.content.name = fmt::format("{}, {}", style.label(info.name), all.content.name);
   all.content.layers = info.layers;
   all.content.halfWidth = kViolinsOfLayer / 2 / (all.headEach ? info.heads : 1) * (all.headEach ? 0.95 : 1);
   return all;
@@ -410,6 +411,7 @@ std::optional<DrawnFigure> drawGates(FigureRequest& request) {
   if (request.ofAtlas()) {
     const Atlas atlas = request.atlas();
     if (spec.has("rows")) options.positions = Range{};
+    options.modelNamed = atlas.models.size() > 1;
     return drawGates(request.model(atlas.models), options, request.style);
   }
   const auto chosen = request.run();

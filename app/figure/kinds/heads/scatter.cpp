@@ -314,6 +314,7 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
   }
   Curve rings = ringsAround(model, marked, points);
   if (!rings.x.empty()) plot.curves.insert(plot.curves.begin(), std::move(rings));
+  if (options.modelNamed) plot.title = style.label(model.info.name);
   plot.xLabel = axisOf(x);
   plot.yLabel = axisOf(y);
   plot.xScale = scaleOf(across, options.xScale);
@@ -359,6 +360,7 @@ std::optional<DrawnFigure> drawScatter(FigureRequest& request) {
   }
   const auto models = request.heads();
   if (!models) return std::nullopt;
+  options.modelNamed = models->size() > 1 && !request.ofRuns();
   return drawScatter(request.model(*models), options, request.style);
 }
 

@@ -25,6 +25,7 @@ struct ScatterOptions {
   std::optional<AxisLimits> yLimits = {};
   std::size_t names = 2;               ///< heads that are named at each end of each axis
   std::vector<HeadIndex> marked = {};  ///< heads that are ringed and named
+  bool modelNamed = false;             ///< above the points
 };
 
 /// Heads as points over two of their statistics. A head with a number that its axis has no place for is left out, and
