@@ -210,6 +210,10 @@ def test_a_comparison_is_that_of_the_command(run: Run, run_path: Path) -> None:
     assert len(found.octaves) == len(wanted["octaves"])
     assert "transformer minus fox" in found._repr_html_()
     assert foxscope.compare(run).difference == run.compare().difference
+    short = run.compare(rows=(2, 20))
+    for table in (short.octaves, found.octaves):
+        assert {table[name].dtype.kind for name in table if name != "rows"} == {"f"}, table.dtypes
+    assert short.octaves["difference_error"].isna().all()
 
 
 def test_a_model_is_run_on_a_text(tmp_path: Path) -> None:
