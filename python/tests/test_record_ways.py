@@ -1,9 +1,11 @@
 """Ways in which people run models: batches, generation, compiled, trained, in several processes, after exceptions."""
 
+import json
 import subprocess
 import sys
 import threading
 import types
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from recording_support import arrays_of, assert_maps, check_file, nothing_left
+from recording_support import PROGRAM, arrays_of, assert_maps, check_file, nothing_left, program
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
@@ -42,6 +44,47 @@ def test_a_sequence_of_a_batch(tmp_path: Path) -> None:
     with record(tmp_path / "alone.h5", input_ids=ids[2]) as rec, torch.no_grad():
         rec.logits(model(ids[2:]).logits)
     same_arrays(tmp_path / "batch.h5", tmp_path / "alone.h5")
+
+
+def test_layers_that_are_not_seen(tmp_path: Path) -> None:
+    """They stay layers of the model, a warning and the summary name them, and the program says that they are missing."""
+    model, ids, path = model_of("gemma3_text", "sdpa"), random_ids(1, 40), tmp_path / "run.h5"
+    for layer in (0, 2):
+        model.model.layers[layer].self_attn.forward = lambda hidden_states, **_: (torch.zeros_like(hidden_states), None)
+    warning = r"run.h5: layers 0, 2 of 3 were not recorded: no call of them was seen that could be: give what mixes"
+    with pytest.warns(UserWarning, match=warning), record(path, input_ids=ids) as rec, torch.no_grad():
+        model(ids)
+    assert rec.summary().splitlines()[1:] == ["layers 0, 2 of 3: not recorded, as no call was seen that could be"]
+    check_file(path)
+    with h5py.File(path) as file:
+        assert file["models/model"].attrs["layers"] == 3
+        assert [file[f"models/model/layers/{n:02}"].attrs["source"] for n in (0, 2)] == ["not recorded"] * 2
+    for recorded in (path, tmp_path / "again.h5"):
+        if recorded != path:
+            program("import", path, "-o", recorded)
+        assert "layers 0 not recorded, 1 softmax attention, 2 not recorded\n" in program("info", recorded)
+        assert json.loads(program("info", recorded, "--json"))["models"][0]["unrecorded_layers"] == [0, 2]
+    for words in (
+        ("map", "--head", "0:0", "--quantity", "forget", "-o", "out.npy"),
+        ("page", "--heads", "0:0", "-o", "out.html"),
+    ):
+        done = subprocess.run([PROGRAM, *words, path], cwd=tmp_path, capture_output=True, check=False, text=True)
+        assert done.returncode == 2 and "layer 0" in done.stderr and "was not recorded" in done.stderr
+
+
+def test_layers_that_are_not_wanted(tmp_path: Path) -> None:
+    """Layers that layers= leaves out are no reason to warn. One that it names and the model does not have is."""
+    model, ids, path = model_of("gemma3_text", "sdpa"), random_ids(1, 40), tmp_path / "run.h5"
+    with warnings.catch_warnings(action="error"), record(path, input_ids=ids, layers=[0]) as rec, torch.no_grad():
+        model(ids)
+    assert rec.summary().splitlines()[1:] == ["layers 1-2 of 3: not recorded, as layers= says"]
+    assert "layers 0 attention, window of 20, 1-2 not recorded" in program("info", path)
+    with (
+        pytest.warns(UserWarning, match="layer 7 of 3 was not recorded: no call of it was seen"),
+        record(path, input_ids=ids, layers=[0, 7], overwrite=True),
+        torch.no_grad(),
+    ):
+        model(ids)
 
 
 def test_padding_is_left_out_with_its_reason(tmp_path: Path) -> None:
