@@ -18,7 +18,7 @@ from recording_support import PROGRAM, arrays_of, assert_maps, check_file, nothi
 torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
-from test_record_models import model_of  # noqa: E402
+from test_record_models import CONFIGURATIONS, model_of  # noqa: E402
 
 from foxscope.errors import FoxscopeError  # noqa: E402
 from foxscope.recording import operator_check, patches, record  # noqa: E402
@@ -85,6 +85,24 @@ def test_layers_that_are_not_wanted(tmp_path: Path) -> None:
         torch.no_grad(),
     ):
         model(ids)
+
+
+def test_chunked_attention_is_left_out_by_its_name(tmp_path: Path) -> None:
+    """Llama 4: three layers of four are chunked. A text that fits into a chunk has all of them."""
+    torch.manual_seed(1)
+    sizes = {**CONFIGURATIONS["llama"], "num_hidden_layers": 4, "intermediate_size_mlp": 64, "num_local_experts": 2}
+    config = transformers.Llama4TextConfig(**sizes, attention_chunk_size=16)
+    model, path = transformers.Llama4ForCausalLM(config).eval(), tmp_path / "run.h5"
+    with pytest.warns(UserWarning) as warned, record(path, input_ids=random_ids(1, 60)) as rec, torch.no_grad():
+        model(random_ids(1, 60))
+    said = [str(one.message) for one in warned if "run.h5" in str(one.message)]
+    assert "or attention is chunked (attention_chunk_size), and queries see their own alone" in said[0]
+    assert "or on a text that is no longer than a chunk" in said[0]
+    assert "layers 0-2 of 4 were not recorded" in said[1]
+    assert rec.summary().startswith("layer 3: attention, 4 heads (2 key heads) of 12, 60 positions")
+    with record(path, input_ids=random_ids(1, 16), overwrite=True) as rec, torch.no_grad():
+        model(random_ids(1, 16))
+    assert "not recorded" not in rec.summary() and "layer 3" in rec.summary()
 
 
 def test_padding_is_left_out_with_its_reason(tmp_path: Path) -> None:

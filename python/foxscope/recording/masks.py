@@ -174,8 +174,9 @@ def _read_window(seen: Any, positions: Any) -> int:
     counts = seen.sum(1)
     if _has_documents(seen, positions):
         raise NotRecordable(
-            "several documents lie in one sequence, and queries see their own alone: run the model on one of them, without "
-            "padding (sequence= picks one of a batch, or of packed ones that cu_seqlens names)"
+            "several documents lie in one sequence, or attention is chunked (attention_chunk_size), and queries see their own "
+            "alone: run the model on one of them, without padding (sequence= picks one of a batch, or of packed ones that "
+            "cu_seqlens names), or on a text that is no longer than a chunk"
         )
     begins = seen.to(torch.uint8).argmax(1)[-_ROWS // 3 :]
     if len(begins) > 1 and int(begins[0]) > 0 and bool((begins == begins[0]).all()):
