@@ -27,6 +27,7 @@
 #include "backend/file/run_file.h"
 #include "backend/model/spec/model_family.h"
 #include "backend/model/weights/checkpoint.h"
+#include "backend/trace/recorded.h"
 
 namespace foxscope::cli {
 namespace {
@@ -81,6 +82,9 @@ Json modelJson(const Trace& trace) {
   if (has_windows_by_layer(info)) description["window_sizes"] = info.window_sizes;
   if (info.logit_cap > 0) description["logit_cap"] = info.logit_cap;
   for (const LayerMixer& mixer : info.mixers) description["mixers"].push_back(to_string(mixer.mixer));
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (is_unrecorded(info, layer)) description["unrecorded_layers"].push_back(layer);
+  }
   return description;
 }
 

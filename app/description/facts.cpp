@@ -55,6 +55,12 @@ std::string valueText(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// Whether whatever mixes positions is softmax attention.
+bool isOfAttentionAlone(const TraceInfo& info) {
+  return std::ranges::all_of(info.mixers,
+                             [](const LayerMixer& mixer) { return mixer.has_softmax() || !mixer.kind().mixes; });
+}
+
 std::string layersText(const std::vector<int>& layers) {
   return fmt::format("{} {}", plural(std::ssize(layers), "layer"), ranges_text(layers));
 }
@@ -172,9 +178,9 @@ Facts runFacts(const Trace& trace) {
       {"type", info.model_type},
       {"layers", fmt::format("{} with {} heads of size {}{}", info.layers, info.heads, info.head_dim,
                              info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
-      {"gate", !forgets(info)                                               ? "none"
-               : std::ranges::all_of(info.mixers, &LayerMixer::has_softmax) ? "forget gate"
-                                                                            : "decay"},
+      {"gate", !forgets(info)             ? "none"
+               : isOfAttentionAlone(info) ? "forget gate"
+                                          : "decay"},
       {"tokens", count_text(info.length)},
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},

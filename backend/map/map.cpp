@@ -20,6 +20,7 @@
 #include "backend/map/map_stages.h"
 #include "backend/map/maps_elsewhere.h"
 #include "backend/trace/mixer_text.h"
+#include "backend/trace/recorded.h"
 
 namespace foxscope {
 namespace {
@@ -233,7 +234,10 @@ Reduction default_reduction(Quantity quantity, bool difference) {
 std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
   const LayerMixer mixer = info.mixer(layer);
   if (mixer.has_softmax()) return {};
-  if (!mixer.kind().mixes) return fmt::format("layer {} has no heads: it does not mix positions", layer);
+  if (!mixer.kind().mixes) {
+    return fmt::format("layer {} has no heads: it {}", layer,
+                       is_unrecorded(info, layer) ? "was not recorded" : "does not mix positions");
+  }
   switch (quantity) {
     case Quantity::forget:
     case Quantity::log_forget:

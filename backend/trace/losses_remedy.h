@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backend/trace/trace.h"
+#include "backend/trace/recorded.h"
 
 namespace foxscope {
 
@@ -10,8 +10,8 @@ namespace foxscope {
 /// that was recorded from Python the call that takes them, of another program's tensors and run files the tensor or
 /// array that holds them.
 inline std::string losses_remedy(const TraceInfo& info) {
-  // foxscope.record says so there, and only runs of this program know the checksum of their weights.
-  if (info.attention_kernel.starts_with("recorded")) return "record it again, and call rec.logits(...) in the block";
+  if (is_recorded(info)) return "record it again, and call rec.logits(...) in the block";
+  // Only runs of this program know the checksum of their weights.
   if (info.weights_sha256.empty()) return "import it again with a tensor named loss, or write loss/per_token_loss";
   return "run again with --keep loss";
 }

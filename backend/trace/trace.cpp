@@ -11,6 +11,7 @@
 #include "backend/text/unicode/utf8.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/mixer_text.h"
+#include "backend/trace/recorded.h"
 #include "backend/trace/row_source.h"
 
 namespace foxscope {
@@ -158,8 +159,8 @@ void Trace::check_head(int layer, int head) const {
   check_layer(layer);
   const int heads = info_.mixer(layer).heads;
   if (heads == 0) {
-    throw UsageError(
-        fmt::format("model '{}' has no heads in layer {}, which does not mix positions", info_.name, layer));
+    throw UsageError(fmt::format("model '{}' has no heads in layer {}, which {}", info_.name, layer,
+                                 is_unrecorded(info_, layer) ? "was not recorded" : "does not mix positions"));
   }
   if (head < 0 || head >= heads) {
     const std::string where = heads == info_.heads ? "" : fmt::format(" in layer {}", layer);

@@ -25,8 +25,21 @@ __all__ = ["Atlas", "AtlasModel"]
 Head: TypeAlias = tuple[SupportsIndex, SupportsIndex] | str
 """Layer and head, from 0: (6, 1), or "6:1" as the program writes them."""
 
-_TEXTS = ("model", "string", "name")
-"""Columns that may look like numbers, and are text."""
+_TEXTS = ("model", "string", "name", "kind", "profile", "token_class", "first")
+"""Columns of text, some of which may look like numbers."""
+
+_WHOLE = {
+    "distances": ("distance", "distance_end"),
+    "tokens": ("id", "count", "discovered", "few"),
+    "classes": ("tokens",),
+    "resets": ("resets", "discovered"),
+    "gaps": ("gap_begin", "gap_end", "count"),
+    "histogram": ("positions",),
+    "passages": ("rank", "window", "document", "position", "id"),
+    "similarity": ("order", "other_layer", "other_head", "other_order"),
+    "first_similarity": ("first_layer", "first_head"),
+}
+"""Columns of each table that are whole numbers, beside `layer` and `head`."""
 
 
 def _head_word(head: Head) -> str:
@@ -43,24 +56,23 @@ def _head_word(head: Head) -> str:
     return f"{as_integer(layer, 'head')}:{as_integer(number, 'head')}"
 
 
-def _column(name: str, values: Sequence[str]) -> Any:
-    """int64 where all values are whole numbers, float64 where all are numbers, else text; an empty number is NaN."""
+def _column(table: str, name: str, values: Sequence[str]) -> Any:
+    """A column by what it is, whatever its values are: text, int64, or float64, in which an empty number is NaN."""
     if name in _TEXTS:
         return list(values)
-    for kind, given in ((np.int64, values), (np.float64, [value or "nan" for value in values])):
-        try:
-            return np.array(given, dtype=np.str_).astype(kind)
-        except ValueError:
-            continue
-    return list(values)
+    whole = name in ("layer", "head", *_WHOLE.get(table, ()))
+    return np.array(values if whole else [value or "nan" for value in values], np.str_).astype(
+        np.int64 if whole else np.float64
+    )
 
 
-def _table(output: bytes, index: Sequence[str]) -> "pd.DataFrame":
+def _table(name: str, output: bytes) -> "pd.DataFrame":
+    """A table of an atlas of what the program writes of it; the index is layer and head."""
     pandas = import_pandas()
     names, *rows = csv.reader(io.StringIO(output.decode(), newline=""))
-    columns = {name: _column(name, [row[place] for row in rows]) for place, name in enumerate(names)}
+    columns = {column: _column(name, column, [row[place] for row in rows]) for place, column in enumerate(names)}
     table: pd.DataFrame = pandas.DataFrame(columns, columns=names).drop(columns="model")
-    return table.set_index(list(index))
+    return table.set_index(["layer", "head"])
 
 
 class Atlas(OpenedModels["AtlasModel"]):
@@ -92,6 +104,7 @@ class Atlas(OpenedModels["AtlasModel"]):
         """The documents that hold windows: `name`, `sha256` and the number of `windows`. None of an atlas of token ids."""
         pandas = import_pandas()
         table: pd.DataFrame = pandas.DataFrame(self.info["documents"], columns=["name", "sha256", "windows"])
+        table = table.astype({"windows": np.int64})
         table.index.name = "document"
         return table
 
@@ -135,7 +148,7 @@ class AtlasModel:
             words = ["info", self.atlas.path_there, "--table", name, "--csv", "--model", self.name]
             output = self.atlas.command(*words, *(["--head", chosen] if chosen else []))
             self.atlas.check_unchanged()
-            known = self._known[name, chosen] = _table(output, ("layer", "head"))
+            known = self._known[name, chosen] = _table(name, output)
         return known.copy()
 
     @property

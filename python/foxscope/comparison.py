@@ -4,6 +4,8 @@ import html
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -50,7 +52,8 @@ class Comparison:
         from foxscope.tables import import_pandas
 
         table: pd.DataFrame = import_pandas().json_normalize(self.report[name])
-        return table
+        # JSON has null for a number that there is none of, and a column of nulls alone would not be one of numbers.
+        return table.astype({column: np.float64 for column in table if table[column].isna().all()})
 
     @property
     def octaves(self) -> "pd.DataFrame":

@@ -281,13 +281,14 @@ class Model:
         return place
 
     def mixer(self, layer: SupportsIndex) -> Mixer:
-        """What a layer is, counted from 0."""
+        """What a layer is, counted from 0. Softmax attention that does not forget has the decay "none"."""
         layer = self._checked_layer(layer)
+        decay = "head" if self.info["forgetting"][layer] else "none"
         if self.info["mixers"]:
-            mixer = self.info["mixers"][layer]
-            return Mixer(**{name: mixer[name] for name in Mixer.__dataclass_fields__})
+            mixer = {name: self.info["mixers"][layer][name] for name in Mixer.__dataclass_fields__}
+            return Mixer(**mixer if mixer["mixer"] != "attention" else {**mixer, "decay": decay})
         heads, keys, channels = self.info["heads"], self.info["key_heads"], self.info["head_dim"]
-        return Mixer("attention", "head", heads, heads, keys, keys, channels, channels)
+        return Mixer("attention", decay, heads, heads, keys, keys, channels, channels)
 
     def has(self, name: str, index: int = 0) -> bool:
         """Whether the run kept an array; NN stands for the layer, and `index` is it."""

@@ -163,11 +163,29 @@ def test_texts_stay_texts(atlas: Atlas) -> None:
     """A token that looks like a number, or like nothing at all."""
     from foxscope.atlases import _table
 
-    table = _table(b'model,layer,head,string,count,mean\nfox,0,0,NA,3,\nfox,0,1,12,4,-inf\nfox,1,0,"\n",5,1e-3\n', ["layer"])
+    rows = b'fox,0,0,NA,3,\nfox,0,1,12,4,-inf\nfox,1,0,"\n",5,1e-3\n'
+    table = _table("tokens", b"model,layer,head,string,count,mean\n" + rows)
     assert list(table["string"]) == ["NA", "12", "\n"]
     assert table["count"].dtype == np.int64
     assert np.array_equal(table["mean"], [np.nan, -np.inf, 1e-3], equal_nan=True)
     assert isinstance(table, pd.DataFrame)
+    first = _table("first_similarity", b"model,layer,head,first,first_layer,correlation\nb,0,0,12,1,\n")
+    assert list(first["first"]) == ["12"]
+
+
+def test_a_column_has_the_type_of_what_it_is(atlas: Atlas, path: Path) -> None:
+    """That of the program's JSON, where whole numbers are written without a point, whatever the values of a head are."""
+    kinds = {int: "i", float: "f", type(None): "f", str: "text"}
+    for name, model in [(name, model) for name in atlas.tables for model in atlas]:
+        rows = json.loads(foxscope_command("info", path, "--table", name, "--json", "--model", model.name))
+        for table in (model.table(name), model.table(name, (0, 0)), model.table(name, (6, 1))):
+            for column in table:
+                said = {kinds[type(row[column])] for row in rows}
+                found = table[column].dtype.kind
+                assert said <= {found if found in "if" else "text"}, (name, column)
+    assert atlas["fox"].tokens((6, 1))["share_below_half"].dtype == np.float64
+    empty = atlas["transformer"].table("gaps")
+    assert len(empty) == 0 and empty["count"].dtype == np.int64
 
 
 def test_what_is_wrong(atlas: Atlas, path: Path, run_path: Path, tmp_path: Path) -> None:

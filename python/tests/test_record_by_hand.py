@@ -136,7 +136,7 @@ def test_delta_product(tmp_path: Path) -> None:
 
 
 def test_layers_and_heads_that_are_kept(tmp_path: Path) -> None:
-    """Heads 3 and 0 of four, of layer 2 alone; head 3 reads key head 1."""
+    """Heads 3 and 0 of four, of layer 2 alone; head 3 reads key head 1. The others stay layers of the model."""
     with record(tmp_path / "run.h5", input_ids=IDS, layers=[2], heads=[3, 0]) as rec:
         for n in range(4):
             q, k, v = arrays((4, LENGTH, 8), (2, LENGTH, 8), (2, LENGTH, 8), seed=n)
@@ -147,8 +147,10 @@ def test_layers_and_heads_that_are_kept(tmp_path: Path) -> None:
     check_file(tmp_path / "run.h5")
     assert_maps(tmp_path / "run.h5", 2, expected)
     with h5py.File(tmp_path / "run.h5") as file:
-        assert list(file["models/model"].attrs["mixers"]) == ["none", "none", "attention"]
+        assert list(file["models/model"].attrs["mixers"]) == ["none", "none", "attention", "none"]
         assert list(file["models/model/layers/02"].attrs["recorded_heads"]) == [3, 0]
+    said = program("info", tmp_path / "run.h5")
+    assert "layers 0-1 not recorded, 2 forgetting attention, 3 not recorded" in said and "gate       forget gate\n" in said
 
 
 @pytest.mark.parametrize("keep", ["gates", "loss,gates", "qk", ["gates", "qk"], "gates,qk,values,logits"])

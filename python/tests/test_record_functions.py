@@ -348,6 +348,9 @@ def test_flash_attention(packages: Any, tmp_path: Path) -> None:
     parts = [part[0].transpose(0, 1).double().numpy() for part in (q, k)]
     log_f = -np.repeat(slopes.double().numpy()[:, None], 80, 1)
     assert_maps(tmp_path / "run.h5", 0, dense_attention(*parts, log_f, 0.5, 17, 2.0))
+    rising = Layer(0, flash_attn_func, q, k, v, **{**options, "alibi_slopes": -slopes})
+    with pytest.raises(FoxscopeError, match=r"no call could be recorded: flash_attn's flash_attn_func: .* rises with distance"):
+        run([rising], 80, tmp_path / "rising.h5")
 
 
 class Plain(torch.nn.Module):  # type: ignore[misc,name-defined]
@@ -390,6 +393,42 @@ def test_scaled_dot_product_attention_with_masks(kind: str, tmp_path: Path) -> N
     check_file(tmp_path / "run.h5")
     expected = dense_attention(q[0].double().numpy(), k[0].double().numpy(), log_f.double().numpy(), window=window)
     assert_maps(tmp_path / "run.h5", 1, expected)
+
+
+def biased(kind: str, length: int) -> Tensor:
+    """Four heads' bias: one that rises with distance by 0.1 a position in the first of them, or random numbers."""
+    hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+    distance = torch.arange(length)[:, None] - torch.arange(length)
+    bias = torch.tensor([0.1, 0.01, -0.1, -0.2])[:, None, None] * distance
+    if kind == "random":
+        bias = torch.randn(4, length, length, generator=torch.Generator().manual_seed(3))
+    return bias.masked_fill(hidden, -torch.inf)[None]
+
+
+@pytest.mark.parametrize("kind", ["rises", "random", "rises in flex_attention"])
+def test_a_bias_that_is_no_gate_is_left_out(kind: str, tmp_path: Path) -> None:
+    """The user's model goes on behind it, and what else it calls is recorded."""
+    length = 64
+    q = torch.randn(1, 4, length, 16, generator=torch.Generator().manual_seed(3))
+    bias = biased(kind, length)
+    layer = Plain(attn_mask=bias)
+    if "flex" in kind:
+        from torch.nn.attention import flex_attention as flex
+
+        mask = flex.create_block_mask(lambda b, h, i, j: j <= i, None, None, length, length, device="cpu")
+        layer = Layer(0, flex.flex_attention, q, q, q, lambda s, b, h, i, j: s + 0.1 * (i - j), mask)
+    reason = (
+        "is no sum of log gates" if kind == "random" else r"rises with distance, by 0\.1 a position, as no forget gate does"
+    )
+    with (
+        pytest.warns(UserWarning, match=f"left out 1 kinds of calls, the first torch's .*: what is added to logits {reason}"),
+        record(tmp_path / "run.h5", input_ids=list(range(length))) as rec,
+    ):
+        Plain(is_causal=True)(q, q, q)
+        layer(*(() if "flex" in kind else (q, q, q)))
+        Plain(is_causal=True)(q, q, q)
+    assert [line.split(":")[0] for line in rec.summary().splitlines()] == ["layer 0", "layer 1", "left out"]
+    check_file(tmp_path / "run.h5")
 
 
 @pytest.mark.parametrize("sign", [1, 1.001])

@@ -1,9 +1,11 @@
 """Ways in which people run models: batches, generation, compiled, trained, in several processes, after exceptions."""
 
+import json
 import subprocess
 import sys
 import threading
 import types
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from recording_support import arrays_of, assert_maps, check_file, nothing_left
+from recording_support import PROGRAM, arrays_of, assert_maps, check_file, nothing_left, program
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
-from test_record_models import model_of  # noqa: E402
+from test_record_models import CONFIGURATIONS, model_of  # noqa: E402
 
 from foxscope.errors import FoxscopeError  # noqa: E402
 from foxscope.recording import operator_check, patches, record  # noqa: E402
@@ -42,6 +44,65 @@ def test_a_sequence_of_a_batch(tmp_path: Path) -> None:
     with record(tmp_path / "alone.h5", input_ids=ids[2]) as rec, torch.no_grad():
         rec.logits(model(ids[2:]).logits)
     same_arrays(tmp_path / "batch.h5", tmp_path / "alone.h5")
+
+
+def test_layers_that_are_not_seen(tmp_path: Path) -> None:
+    """They stay layers of the model, a warning and the summary name them, and the program says that they are missing."""
+    model, ids, path = model_of("gemma3_text", "sdpa"), random_ids(1, 40), tmp_path / "run.h5"
+    for layer in (0, 2):
+        model.model.layers[layer].self_attn.forward = lambda hidden_states, **_: (torch.zeros_like(hidden_states), None)
+    warning = r"run.h5: layers 0, 2 of 3 were not recorded: no call of them was seen that could be: give what mixes"
+    with pytest.warns(UserWarning, match=warning), record(path, input_ids=ids) as rec, torch.no_grad():
+        model(ids)
+    assert rec.summary().splitlines()[1:] == ["layers 0, 2 of 3: not recorded, as no call was seen that could be"]
+    check_file(path)
+    with h5py.File(path) as file:
+        assert file["models/model"].attrs["layers"] == 3
+        assert [file[f"models/model/layers/{n:02}"].attrs["source"] for n in (0, 2)] == ["not recorded"] * 2
+    for recorded in (path, tmp_path / "again.h5"):
+        if recorded != path:
+            program("import", path, "-o", recorded)
+        assert "layers 0 not recorded, 1 softmax attention, 2 not recorded\n" in program("info", recorded)
+        assert json.loads(program("info", recorded, "--json"))["models"][0]["unrecorded_layers"] == [0, 2]
+    for words in (
+        ("map", "--head", "0:0", "--quantity", "forget", "-o", "out.npy"),
+        ("page", "--heads", "0:0", "-o", "out.html"),
+    ):
+        done = subprocess.run([PROGRAM, *words, path], cwd=tmp_path, capture_output=True, check=False, text=True)
+        assert done.returncode == 2 and "layer 0" in done.stderr and "was not recorded" in done.stderr
+
+
+def test_layers_that_are_not_wanted(tmp_path: Path) -> None:
+    """Layers that layers= leaves out are no reason to warn. One that it names and the model does not have is."""
+    model, ids, path = model_of("gemma3_text", "sdpa"), random_ids(1, 40), tmp_path / "run.h5"
+    with warnings.catch_warnings(action="error"), record(path, input_ids=ids, layers=[0]) as rec, torch.no_grad():
+        model(ids)
+    assert rec.summary().splitlines()[1:] == ["layers 1-2 of 3: not recorded, as layers= says"]
+    assert "layers 0 attention, window of 20, 1-2 not recorded" in program("info", path)
+    with (
+        pytest.warns(UserWarning, match="layer 7 of 3 was not recorded: no call of it was seen"),
+        record(path, input_ids=ids, layers=[0, 7], overwrite=True),
+        torch.no_grad(),
+    ):
+        model(ids)
+
+
+def test_chunked_attention_is_left_out_by_its_name(tmp_path: Path) -> None:
+    """Llama 4: three layers of four are chunked. A text that fits into a chunk has all of them."""
+    torch.manual_seed(1)
+    sizes = {**CONFIGURATIONS["llama"], "num_hidden_layers": 4, "intermediate_size_mlp": 64, "num_local_experts": 2}
+    config = transformers.Llama4TextConfig(**sizes, attention_chunk_size=16)
+    model, path = transformers.Llama4ForCausalLM(config).eval(), tmp_path / "run.h5"
+    with pytest.warns(UserWarning) as warned, record(path, input_ids=random_ids(1, 60)) as rec, torch.no_grad():
+        model(random_ids(1, 60))
+    said = [str(one.message) for one in warned if "run.h5" in str(one.message)]
+    assert "or attention is chunked (attention_chunk_size), and queries see their own alone" in said[0]
+    assert "or on a text that is no longer than a chunk" in said[0]
+    assert "layers 0-2 of 4 were not recorded" in said[1]
+    assert rec.summary().startswith("layer 3: attention, 4 heads (2 key heads) of 12, 60 positions")
+    with record(path, input_ids=random_ids(1, 16), overwrite=True) as rec, torch.no_grad():
+        model(random_ids(1, 16))
+    assert "not recorded" not in rec.summary() and "layer 3" in rec.summary()
 
 
 def test_padding_is_left_out_with_its_reason(tmp_path: Path) -> None:

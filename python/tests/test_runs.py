@@ -171,6 +171,18 @@ def test_a_heads_decay_time_is_that_of_the_table(run: Run) -> None:
     assert run["fox"].heads()["entropy"].all()
 
 
+def test_the_decay_of_softmax_attention_is_whether_it_forgets(run: Run, fixture_run: Callable[..., Path]) -> None:
+    """Of files that say no decay of their layers, and as those of hybrids say it."""
+    for name, decay in (("fox", "head"), ("transformer", "none")):
+        assert {run[name].mixer(layer).decay for layer in range(8)} == {decay}
+    path = fixture_run("qwen3_5")
+    with foxscope.open(path) as hybrid, h5py.File(path) as file:
+        layers = file["models/qwen3_5/layers"]
+        said = [(layers[f"{n:02}"].attrs["mixer"], layers[f"{n:02}"].attrs["decay"]) for n in range(hybrid[0].layers)]
+        assert said == [(hybrid[0].mixer(n).mixer, hybrid[0].mixer(n).decay) for n in range(hybrid[0].layers)]
+    assert ("attention", "none") in said
+
+
 def test_numbers_of_numpy_name_models_heads_and_pixels(run: Run) -> None:
     """As the index of a table has them."""
     model = run[np.int64(0)]
@@ -198,6 +210,10 @@ def test_a_comparison_is_that_of_the_command(run: Run, run_path: Path) -> None:
     assert len(found.octaves) == len(wanted["octaves"])
     assert "transformer minus fox" in found._repr_html_()
     assert foxscope.compare(run).difference == run.compare().difference
+    short = run.compare(rows=(2, 20))
+    for table in (short.octaves, found.octaves):
+        assert {table[name].dtype.kind for name in table if name != "rows"} == {"f"}, table.dtypes
+    assert short.octaves["difference_error"].isna().all()
 
 
 def test_a_model_is_run_on_a_text(tmp_path: Path) -> None:

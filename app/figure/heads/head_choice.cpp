@@ -15,6 +15,7 @@
 #include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
+#include "backend/trace/recorded.h"
 
 namespace foxscope::figure {
 namespace {
@@ -126,6 +127,10 @@ void requireHead(const TraceInfo& info, const HeadIndex& head) {
   const bool inLayers = head.layer >= 0 && head.layer < info.layers;
   const int heads = inLayers ? info.mixer(head.layer).heads : info.heads;
   if (inLayers && head.head >= 0 && head.head < heads) return;
+  if (heads == 0 && is_unrecorded(info, head.layer)) {
+    throw UsageError(fmt::format("model '{}' has no head {}:{}: layer {} was not recorded", info.name, head.layer,
+                                 head.head, head.layer));
+  }
   if (heads == 0) {
     throw UsageError(fmt::format("model '{}' has no head {}:{}: layer {} has no heads, only {}", info.name, head.layer,
                                  head.head, head.layer, experts_of(info, head.layer) > 0 ? "experts" : "an MLP"));

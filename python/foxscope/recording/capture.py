@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from types import FrameType
 from typing import Any
 
@@ -16,8 +17,8 @@ from .signatures import FLEX, INTERFACE, SDPA, SIGNATURES, Signature, arguments_
 #: Packages that have functions which are seen.
 _PACKAGES = frozenset(package for packages, _ in SIGNATURES for package in packages)
 
-#: seen(key of the module, number of its layer or None, words for the module, reader of the call).
-Seen = Callable[[object, "int | None", str, "CallReader"], None]
+#: seen(key of the module, number of its layer or None, words for the module, layers of its model or None, reader of the call).
+Seen = Callable[[object, "int | None", str, "int | None", "CallReader"], None]
 
 
 class CallReader:
@@ -64,8 +65,8 @@ class Capture:
         self._layers[key] = layer
         return layer
 
-    def take(self, module: Any, read: CallReader) -> None:
-        """Takes a call of a module, or of none."""
+    def take(self, module: Any, of_model: int | None, read: CallReader) -> None:
+        """Takes a call of a module, or of none, in a model that says how many layers it has, or does not."""
         self.count += 1
         number = getattr(module, "layer_idx", None)
         number = number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
@@ -74,7 +75,7 @@ class Capture:
             key = id(module)
             if key not in self._layers:
                 self._modules.append(module)
-        self._seen(key, number, type(module).__name__ if module is not None else "", read)
+        self._seen(key, number, type(module).__name__ if module is not None else "", of_model, read)
 
 
 class _Watch:
@@ -240,6 +241,7 @@ class _Watch:
             with torch.no_grad():
                 if module is None:
                     module = _calling_module(sys._getframe(2))
+                of_model = _layers_of_model(module, sys._getframe(2))
                 names = INTERFACE.positional if signature is INTERFACE else signature.positional
                 arguments = (
                     {**dict(zip(names, args)), **kwargs}
@@ -247,7 +249,7 @@ class _Watch:
                     else arguments_of(original, names, args, kwargs)
                 )
                 for capture in captures:
-                    capture.take(module, CallReader(signature, arguments, output, words))
+                    capture.take(module, of_model, CallReader(signature, arguments, output, words))
             return output
         finally:
             self._inside.busy = False
@@ -273,18 +275,37 @@ class _Watch:
 _WATCH = _Watch()
 
 
-def _calling_module(frame: FrameType | None) -> Any:
-    """The torch module whose method called the function: the nearest with a layer_idx, else the nearest of all."""
+def _callers(frame: FrameType | None) -> Iterator[Any]:
+    """The torch modules whose methods called a function, the nearest first."""
     module_type = sys.modules["torch"].nn.Module
-    nearest = None
     depth = 0
     while frame is not None and depth < 40:
         code = frame.f_code
         if code.co_argcount > 0:
             owner = frame.f_locals.get(code.co_varnames[0])
             if isinstance(owner, module_type):
-                if isinstance(getattr(owner, "layer_idx", None), int):
-                    return owner
-                nearest = owner if nearest is None else nearest
+                yield owner
         frame, depth = frame.f_back, depth + 1
+
+
+def _calling_module(frame: FrameType | None) -> Any:
+    """The torch module whose method called the function: the nearest with a layer_idx, else the nearest of all."""
+    nearest = None
+    for owner in _callers(frame):
+        if isinstance(getattr(owner, "layer_idx", None), int):
+            return owner
+        nearest = owner if nearest is None else nearest
     return nearest
+
+
+def _layers_of_model(module: Any, frame: FrameType | None) -> int | None:
+    """num_hidden_layers of the nearest configuration that has it: that of the module, or of one that called it.
+
+    None where there is none, or where it may be that of an encoder.
+    """
+    for owner in chain([module], _callers(frame)):
+        config = getattr(owner, "config", None)
+        count = getattr(config, "num_hidden_layers", None)
+        if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+            return None if getattr(config, "is_encoder_decoder", False) else count
+    return None

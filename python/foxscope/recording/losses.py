@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Tensor, is_torch, to_float32, to_float64, torch_module
+from ..errors import FoxscopeError
+from .arrays import Float64, Tensor, is_torch, to_float32, to_float64, torch_module
 from .readings import Readings, to_device
 
 #: Logits of a piece: those that stay in a processor's cache, and those that keep a GPU busy.
@@ -64,3 +65,11 @@ def _entropy(logits: Tensor) -> Tensor:
     p = np.exp(numbers - numbers.max())
     p /= p.sum()
     return -(p * np.log(np.where(p > 0, p, 1))).sum()
+
+
+def finite_losses(begin: int, readings: Readings) -> Float64:
+    """The losses of the positions from `begin` on, [n] nats."""
+    losses = readings.take()["loss"]
+    if not np.isfinite(losses).all():
+        raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
+    return losses

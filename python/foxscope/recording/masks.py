@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arrays import Tensor, torch_module
+from .call import MOST_LOG_FORGET
 
 #: Rows of a mask that are looked at.
 _ROWS = 48
@@ -143,7 +144,16 @@ def _gates(bias: Any, own: Any, log_decay: Any, seen: Any, index: Any, rounding:
     size = rounding * max(float(bias.abs().max()), 1.0)
     if not difference <= 8 * size * len(sums[0]) ** 0.5:
         raise NotRecordable("what is added to logits is no sum of log gates, which a run file cannot hold")
-    return torch.where((log_decay > 0) & (log_decay <= 2 * size), 0.0, log_decay)
+    return at_most_1(log_decay, 2 * size)
+
+
+def at_most_1(log_decay: Any, rounding: float) -> Any:
+    """Log gates [H, L] without what rounding put above 0. Raises NotRecordable for gates above 1."""
+    torch = torch_module()
+    largest = float(log_decay.max())
+    if not largest <= max(rounding, MOST_LOG_FORGET):
+        raise NotRecordable(f"what is added to logits rises with distance, by {largest:.3g} a position, as no forget gate does")
+    return torch.where((log_decay > 0) & (log_decay <= rounding), 0.0, log_decay)
 
 
 def _masked_below(rows: Any) -> float:
@@ -164,8 +174,9 @@ def _read_window(seen: Any, positions: Any) -> int:
     counts = seen.sum(1)
     if _has_documents(seen, positions):
         raise NotRecordable(
-            "several documents lie in one sequence, and queries see their own alone: run the model on one of them, without "
-            "padding (sequence= picks one of a batch, or of packed ones that cu_seqlens names)"
+            "several documents lie in one sequence, or attention is chunked (attention_chunk_size), and queries see their own "
+            "alone: run the model on one of them, without padding (sequence= picks one of a batch, or of packed ones that "
+            "cu_seqlens names), or on a text that is no longer than a chunk"
         )
     begins = seen.to(torch.uint8).argmax(1)[-_ROWS // 3 :]
     if len(begins) > 1 and int(begins[0]) > 0 and bool((begins == begins[0]).all()):
@@ -206,9 +217,11 @@ def _read_decay(mask: Any, bias: Any, seen: Any, index: Any, offset: int) -> Ten
     """Gates log f_i = B_(i,i-1) - B_(i,i), and B_ij - B_ii = c_i - c_j must hold in all rows that are looked at."""
     torch = torch_module()
     own = mask.diagonal(offset=offset, dim1=-2, dim2=-1).cpu().double()
+    rounding = max(_FLOAT32, float(torch.finfo(mask.dtype).eps))
     if offset > 0:
-        return mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).cpu().double() - own
+        before = mask.diagonal(offset=offset - 1, dim1=-2, dim2=-1).cpu().double()
+        return at_most_1(before - own, 2 * rounding * max(float(bias.abs().max()), 1.0))
     later = mask.diagonal(offset=-1, dim1=-2, dim2=-1).cpu().double() - own[:, 1:]
     # The gate of position 0 lies between no pair of positions, and a mask does not say it: that of position 1 is taken.
     log_decay = torch.cat([later[:, :1], later], dim=1)
-    return _gates(bias, own, log_decay, seen, index, max(_FLOAT32, float(torch.finfo(mask.dtype).eps)))
+    return _gates(bias, own, log_decay, seen, index, rounding)

@@ -66,7 +66,7 @@ def _write_mixers(writer: RunWriter, layers: Mapping[int, Layer], count: int, nu
     names = []
     for number in range(count):
         layer = layers.get(number)
-        of_layer: dict[str, Any] = {"mixer": "none", "decay": "none", **_NO_SIZES}
+        of_layer: dict[str, Any] = {"mixer": "none", "decay": "none", **_NO_SIZES, "source": "not recorded"}
         if layer is not None:
             undecayed = layer.softmax and not layer.forgets
             of_layer = {"mixer": layer.call.mixer, "decay": "none" if undecayed else layer.decay, **layer.sizes}

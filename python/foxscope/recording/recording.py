@@ -21,7 +21,6 @@ from ..paths import as_path
 from ..program import VERSION
 from ..remote_path import is_remote
 from .arrays import (
-    Float64,
     Tensor,
     as_tensor,
     device_of,
@@ -34,13 +33,14 @@ from .beside import Beside
 from .call import Call, checked, one_sequence
 from .capture import Capture
 from .layers import Layer, Numbers, select_heads, without_numbers, write_layer
-from .losses import read_losses
+from .losses import finite_losses, read_losses
 from .masks import NotRecordable
 from .model_attributes import write_model
 from .readings import Readings
 from .run_writer import RunWriter
 from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
+from .unrecorded import Unrecorded, unrecorded
 
 #: Layers that a run file may have.
 MOST_LAYERS = 10_000
@@ -178,6 +178,7 @@ class Recording:
         self._layers: dict[int, Layer] = {}
         self._taken: deque[Taken] = deque()
         self._not_wanted: set[int] = set()
+        self._of_model: int | None = None
         self._skipped: list[_Skipped] = []
         self._loss: list[tuple[int, Readings]] = []
         self._logits_rows = 0
@@ -393,7 +394,7 @@ class Recording:
         if "loss" in self._numbers.keep:
             self._loss.append((begin, read_losses(one, targets)))
             if not device_of(one).startswith("cuda"):
-                _finite_losses(*self._loss[-1])
+                finite_losses(*self._loss[-1])
         if "logits" in self._numbers.keep:
             self._join()
             if begin > 0:
@@ -427,6 +428,7 @@ class Recording:
             else:
                 words.append(f"not checked, as {self._unchecked(call)}")
             lines.append(", ".join(words))
+        lines += self._missing().lines() if self._layers else []
         for left in self._skipped:
             times = f" ({left.count} times)" if left.count > 1 else ""
             lines.append(f"left out: {left.source}{f' in {left.module}' if left.module else ''}{times}: {left.reason}")
@@ -440,8 +442,10 @@ class Recording:
 
     # ---- what capture calls
 
-    def _seen(self, key: object, wanted: int | None, module: str, read: Any) -> None:
-        """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer."""
+    def _seen(self, key: object, wanted: int | None, module: str, of_model: int | None, read: Any) -> None:
+        """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer, and `of_model` the
+        number of layers that its model says it has.
+        """
         assert self._capture is not None
         if not self._writes:
             return
@@ -460,6 +464,7 @@ class Recording:
             self._leave_out(call.source, module, f"{call.k.shape[1]} keys for {call.rows} queries, from before the recording")
             return
         self._record(layer, call, module)
+        self._of_model = of_model if self._of_model is None else max(self._of_model, of_model or 0)
 
     def _leave_out(self, source: str, module: str, reason: str) -> None:
         for left in self._skipped:
@@ -604,12 +609,17 @@ class Recording:
         writer.join_pieces()
         self._write_tokens(writer, length)
         self._write_loss(writer, length)
-        count = max([*self._layers, *(self._layers_wanted or ())]) + 1
-        schema = write_model(writer, self._layers, count, self._numbers, self._heads_wanted)
+        missing = self._missing()
+        schema = write_model(writer, self._layers, missing.count, self._numbers, self._heads_wanted)
         ids = "" if self._ids is None else f", {length} tokens"
         writer.finish(schema, VERSION, f"foxscope.record({os.path.basename(self._path)!r}, name={self._name!r}){ids}")
+        if missing.warning():
+            warnings.warn(f"{self._path}: {missing.warning()}", stacklevel=3)
         self._warn_of_unchecked()
         self._warn_of_coarse()
+
+    def _missing(self) -> Unrecorded:
+        return unrecorded(self._layers, self._not_wanted, self._layers_wanted, self._of_model)
 
     def _warn_of_unchecked(self) -> None:
         """Names the layers that check=True could not compare with anything."""
@@ -706,7 +716,7 @@ class Recording:
     def _write_loss(self, writer: RunWriter, length: int) -> None:
         if not self._loss:
             return
-        loss = np.concatenate([_finite_losses(*read) for read in self._loss])
+        loss = np.concatenate([finite_losses(*read) for read in self._loss])
         if len(loss) < length:
             raise FoxscopeError(
                 f"rec.logits: got rows of {len(loss)} of {length} positions: pass those of all (generate returns those of the "
@@ -723,14 +733,6 @@ _MOST_TAKEN = 2
 def _runs_beside(call: Call) -> bool:
     """Whether a layer is checked and written while the model goes on: where its tensors lie on a GPU."""
     return device_of(call.q).startswith("cuda")
-
-
-def _finite_losses(begin: int, readings: Readings) -> Float64:
-    """The losses of the positions from `begin` on, [n] nats."""
-    losses = readings.take()["loss"]
-    if not np.isfinite(losses).all():
-        raise FoxscopeError(f"rec.logits: not finite at position {begin + int(np.argmin(np.isfinite(losses)))}")
-    return losses
 
 
 def _check_cache(where: str, known: Layer, before: Tensor) -> None:

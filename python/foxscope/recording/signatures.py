@@ -9,7 +9,7 @@ from typing import Any
 
 from .arrays import Tensor, torch_module
 from .call import Call
-from .masks import BY_HAND, NOT_CAUSAL, NotRecordable, read_block_mask, read_hidden, read_mask, read_score_mod
+from .masks import BY_HAND, NOT_CAUSAL, NotRecordable, at_most_1, read_block_mask, read_hidden, read_mask, read_score_mod
 
 Function = Callable[..., Any]
 #: (arguments by name, sequence, output of the function, words for it) -> the call.
@@ -244,7 +244,7 @@ def read_flash(arguments: Mapping[str, Any], sequence: int, output: Any, source:
     log_decay = None
     if slopes is not None:
         slopes = slopes[min(sequence, len(slopes) - 1)] if slopes.ndim == 2 else slopes
-        log_decay = (-slopes.detach())[:, None]
+        log_decay = at_most_1((-slopes.detach())[:, None], 0.0)
     return _softmax_call(
         (q, k, v),
         output,
