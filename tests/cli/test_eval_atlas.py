@@ -5,6 +5,8 @@ import io
 import json
 import math
 import resource
+import struct
+import time
 import unittest
 
 import h5py
@@ -569,29 +571,50 @@ class ResumeTest(AtlasTest, PartialTest):
         arguments = {"models": ("fox", "base"), "windows": 60, "length": 256}
         self.path = self.texts("long.jsonl", 0, 19)
         self.done(*self.arguments(self.folder / "whole.h5", **arguments))
-        sizes = []
+        before = b""
         for _ in range(3):
-            before = self.partial.stat().st_size if self.partial.exists() else 0
             process = self.start(*self.arguments(self.output, **arguments))
-            self.wait_for_windows(process, self.partial, max(before, 72) + 1)
+            self.wait_for_more(process, before)
             process.kill()
             process.communicate()
             self.assertFalse(self.output.exists())
-            sizes.append(self.partial.stat().st_size)
-        self.assertEqual(sizes, sorted(sizes))
-        whole = self.partial.read_bytes()
-        self.partial.write_bytes(whole + whole[72:] + bytes(5000))  # records that stand twice, and zeros of a crash
-        self.done(*self.arguments(self.output, **arguments))
+            before = self.partial.read_bytes()
+        # Records that stand twice, one of them damaged, and zeros of a crash.
+        damaged = bytearray(before + before[72:] + bytes(5000))
+        damaged[5000] ^= 1
+        self.partial.write_bytes(damaged)
+        process = self.start(*self.arguments(self.output, **arguments))
+        _, said = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(said.decode(), rf"{self.partial}: 1 of \d+ parts is damaged: what it held is computed again")
+        self.assertRegex(said.decode(), r"fox: \d+ of 60 windows were read before")
         self.assertFalse(self.partial.exists())
         self.expect_same(self.folder / "whole.h5", self.output)
+
+    def wait_for_more(self, process, before):
+        """Until the work so far has changed, which makes its file smaller too, and a part is whole."""
+        deadline = time.monotonic() + 120
+        while True:
+            found = self.partial.read_bytes() if self.partial.exists() else b""
+            if len(found) > 92 and found != before:
+                tokens = struct.unpack_from("<I", found, 80)[0]
+                if len(found) >= 92 + 4 * tokens:
+                    return
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), "ended early")
+            time.sleep(0.005)
 
     def test_a_full_disk_loses_nothing(self):
         self.done(*self.arguments(self.folder / "whole.h5"))
         size = (self.folder / "whole.h5").stat().st_size
         output = self.write("atlas.h5", "old")
         limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size // 4, size // 4))}
-        message = self.fails(1, "atlas.h5", *self.arguments(output, "--force"), **limit)
-        self.assertIn("disk", message)
+        result = self.foxscope(*self.arguments(output, "--force"), **limit)
+        self.assertEqual((result.returncode, result.stdout), (1, b""))
+        kept, failed = result.stderr.decode().splitlines()
+        self.assertIn("atlas.h5.partial: cannot write the unfinished work: File too large; the work goes on", kept)
+        self.assertIn("atlas.h5: ", failed)
+        self.assertIn("disk", failed)
         self.assertEqual(output.read_text(), "old")
         self.done(*self.arguments(output, "--force"))
         self.expect_same(self.folder / "whole.h5", output, ["@command_line"])

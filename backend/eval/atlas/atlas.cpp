@@ -38,6 +38,14 @@ double seconds_from(AtlasClock::time_point start) {
   return std::chrono::duration<double>(AtlasClock::now() - start).count();
 }
 
+/// Packed sums as a row of numbers that is kept.
+std::vector<float> row_of(const AtlasSums& sums) {
+  const std::vector<std::int64_t> words = sums.packed();
+  std::vector<float> numbers(2 * words.size());
+  std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
+  return numbers;
+}
+
 /// A model with its sums so far.
 struct AtlasWork : PlannedModel {
   AtlasNumbers numbers;
@@ -240,10 +248,7 @@ class AtlasModelWork {
     if (made_.windows.empty()) return;
     const auto start = AtlasClock::now();
     if (gates_) gates_->take(made_);
-    const std::vector<std::int64_t> words = made_.packed();
-    std::vector<float> numbers(2 * words.size());
-    std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
-    work_.add(index_, parts_++, numbers);
+    work_.add(index_, parts_++, row_of(made_));
     made_.clear();
     kept_ = AtlasClock::now();
     keep_seconds_ = seconds_from(start);
@@ -363,10 +368,16 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
   require_same(processes, facts);
   std::string all = facts;
   for (const AtlasWork& model : models) all += fmt::format("device {}\n", model.info.device);
-  SharedWork work(processes, {request.output, sha256(all), request.start_anew},
-                  [&](std::uint32_t model, std::uint32_t /*part*/, std::span<const float> numbers) {
-                    if (model < models.size()) models[model].take(numbers);
-                  });
+  SharedWork work(
+      processes, {request.output, sha256(all), request.start_anew, events.note},
+      [&](std::uint32_t model, std::uint32_t /*part*/, std::span<const float> numbers) {
+        if (model < models.size()) models[model].take(numbers);
+      },
+      [&](const LossPartial::Found& add) {
+        for (std::size_t n = 0; n < models.size(); ++n) {
+          if (!models[n].sums.windows.empty()) add(static_cast<std::uint32_t>(n), 0, row_of(models[n].sums));
+        }
+      });
   if (events.partial && work.kept()) events.partial(*work.kept());
   Atlas atlas;
   for (std::size_t n = 0; n < models.size(); ++n) {
@@ -374,6 +385,9 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
     if (events.model) events.model(model.request.name);
     for (const std::string& note : model.config.notes) {
       if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
+    }
+    if (const std::size_t before = model.sums.windows.size(); before > 0 && events.note) {
+      events.note(fmt::format("{}: {} of {} windows were read before", model.request.name, before, model.done.size()));
     }
     if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, events, job).run()) return std::nullopt;
   }
