@@ -855,6 +855,24 @@ class InputTest(AtlasTest):
             file["windows/token_id"][1, 3] = 8_000_000
         self.fails(1, ["atlas.h5", "windows read 8000000"], "info", self.output)
 
+    def test_what_repeats_counts_once(self):
+        documents = self.path.read_text().splitlines(keepends=True)
+        twice = self.write("twice.jsonl", "".join([*documents[:2], documents[0], documents[2], documents[1]]))
+        ids = golden("fox-pro")["labels"][:2, :48].astype(numpy.int64).reshape(4, 24)
+        rows = self.npy(ids[[0, 1, 0, 2]])
+        for command in ["atlas", "loss", "heads"]:
+            for given, windows in [(["--corpus", twice, "--length", LENGTH], None), (["--ids", rows], 3)]:
+                with self.subTest(command=command, given=given[0]):
+                    result = self.foxscope("eval", command, "--model", FOX, *given, "-o", self.output, "--force")
+                    said = result.stderr.decode()
+                    self.assertEqual(result.returncode, 0, said)
+                    self.assertIn("ids.npy: a row repeats one before it, and is left out" if windows else
+                                  "twice.jsonl: 2 documents repeat one before them, and are left out", said)
+                    with h5py.File(self.output) as file:
+                        model = file["models/fox-pro" if "models/fox-pro" in file else next(iter(file["models"].values())).name]
+                        document = next(group for group in [file.get("windows"), model.get("windows")] if group)["document"][()]
+                        self.assertEqual(len(set(document.tolist())), windows or 3)
+
     def test_what_is_refused(self):
         empty = self.write("empty.jsonl", "")
         short = self.write("short.jsonl", json.dumps({"text": "The fox ran."}) + "\n")

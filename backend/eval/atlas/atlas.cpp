@@ -71,11 +71,11 @@ struct AtlasWork : PlannedModel {
 };
 
 /// Windows of all corpora, one behind the other.
-std::optional<WindowSource> choose_sources(const AtlasRequest& request, const Job& job) {
+std::optional<WindowSource> choose_sources(const AtlasRequest& request, const AtlasEvents& events, const Job& job) {
   std::optional<WindowSource> all;
   std::set<std::string> known;
   for (const EvaluationInput& input : request.inputs) {
-    auto source = choose_source(input, request.models.front(), job);
+    auto source = choose_source(input, request.models.front(), events.note, job);
     if (!source) return std::nullopt;
     for (const WindowDocument& document : source->windows.documents) {
       if (!all || !known.contains(document.sha256)) continue;
@@ -351,7 +351,7 @@ AtlasModel finished(AtlasWork&& model, bool text) {
 
 std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEvents& events, const Job& job,
                                     Processes* processes) {
-  const auto source = choose_sources(request, job);
+  const auto source = choose_sources(request, events, job);
   if (!source) return std::nullopt;
   std::vector<AtlasWork> models;
   models.reserve(request.models.size());  // Later ones point at the first.

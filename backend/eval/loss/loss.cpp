@@ -149,7 +149,7 @@ class ModelWork {
 
 std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job,
                                         Processes* processes) {
-  const auto source = choose_source(request.input, request.models.front(), job);
+  const auto source = choose_source(request.input, request.models.front(), events.note, job);
   if (!source) return std::nullopt;
   std::vector<LossModel> models;
   for (const OpenedModel& model : request.models) {
