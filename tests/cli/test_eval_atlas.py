@@ -5,6 +5,7 @@ import io
 import json
 import math
 import resource
+import shutil
 import struct
 import time
 import unittest
@@ -501,6 +502,16 @@ class SameTest(TogetherMixin, AtlasTest):
         self.done("eval", "atlas", "--merge", self.folder / "two.h5", files[2], "-o", self.folder / "steps.h5")
         self.expect_same(self.output, self.folder / "steps.h5")
 
+    def with_other_merges(self):
+        """The model with the same vocabulary, whose first merges come in another order."""
+        folder = self.folder / "other-merges"
+        shutil.copytree(FOX, folder)
+        described = json.loads((folder / "tokenizer.json").read_text())
+        merges = described["model"]["merges"]
+        merges[:2] = merges[1::-1]
+        (folder / "tokenizer.json").write_text(json.dumps(described))
+        return folder
+
     def test_what_cannot_be_merged(self):
         other = self.texts("other.jsonl", 8, 12)
         one, two = self.folder / "one.h5", self.folder / "two.h5"
@@ -520,6 +531,13 @@ class SameTest(TogetherMixin, AtlasTest):
         self.done("eval", "atlas", "-q", "--model", f"fox={TRANSFORMER}", "--corpus", other, "--length", LENGTH, "--windows",
                   2, "--passages", 3, "-o", two, "--force")
         self.fails(1, ["two.h5: fox: weights", "one.h5 has"], *merge, output=self.output)
+        self.done("eval", "atlas", "-q", "--model", f"fox={self.with_other_merges()}", "--corpus", other, "--length", LENGTH,
+                  "--windows", 2, "--passages", 3, "-o", two, "--force")
+        self.fails(1, ["two.h5: fox has another tokenizer than in", "one.h5 (SHA-256 "], *merge, output=self.output)
+        with h5py.File(two, "a") as file:
+            del file["models/fox"].attrs["tokenizer_sha256"]  # as of earlier versions, which do not know
+        self.done(*merge)
+        self.output.unlink()
         self.done(*self.arguments(two, "-q", "--force", corpora=[other], windows=2))
         with h5py.File(two, "a") as file:
             strings = file["models/fox/tokens/string"]

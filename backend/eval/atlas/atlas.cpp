@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "backend/eval/shared_work.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/map/team.h"
+#include "backend/text/file_bytes.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
@@ -337,9 +339,25 @@ class AtlasModelWork {
   double keep_seconds_;  ///< that keeping took last time
 };
 
+/// The digest of the files that cut a text into tokens.
+std::string tokenizer_sha256(const std::filesystem::path& folder) {
+  Sha256 sum;
+  for (const char* name : kTokenizerFiles) {
+    const std::filesystem::path file = folder / name;
+    // The other two name special tokens.
+    if (std::string_view(name) == "tokenizer_config.json") break;
+    if (!std::filesystem::exists(file)) continue;
+    const std::string bytes = read_file_bytes(file, "tokenizer", largest_vocabulary_file);
+    sum.update(std::as_bytes(std::span(bytes)));
+    if (std::string_view(name) == "tokenizer.json") break;  // the rest is not read then
+  }
+  return sum.finish();
+}
+
 AtlasModel finished(AtlasWork&& model, bool text) {
   AtlasModel result{model.info, model.table, model.bos_id, std::move(model.numbers), std::move(model.sums), {}};
   if (!text) return result;
+  result.tokenizer_sha256 = tokenizer_sha256(model.folder);
   const Tokenizer& tokenizer = model.tokenizer();
   for (const std::int32_t token : atlas_tokens(result.sums)) {
     result.token_strings.emplace_back(tokenizer.token_bytes(token));
