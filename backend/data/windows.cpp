@@ -50,8 +50,13 @@ std::optional<std::vector<std::int64_t>> count_tokens(const std::filesystem::pat
 std::int64_t number_of_windows(const std::filesystem::path& corpus, const WindowOptions& options,
                                const std::vector<std::int64_t>& counts, std::int64_t room) {
   if (room == 0) {
+    const std::int64_t longest = counts.empty() ? 0 : std::ranges::max(counts);
+    if (longest == 0) throw Error(fmt::format("{}: holds no text: name another corpus", corpus.string()));
+    if (longest == 1) {
+      throw Error(fmt::format("{}: no document has more than one token: give a longer text", corpus.string()));
+    }
     throw Error(fmt::format("{}: no document is {} tokens long, the longest has {}: use a smaller --length",
-                            corpus.string(), options.length, *std::max_element(counts.begin(), counts.end())));
+                            corpus.string(), options.length, longest));
   }
   const std::int64_t number = options.windows.value_or(std::min(kDefaultWindows, room));
   if (number > room) {

@@ -894,7 +894,11 @@ class InputTest(AtlasTest):
     def test_what_is_refused(self):
         empty = self.write("empty.jsonl", "")
         short = self.write("short.jsonl", json.dumps({"text": "The fox ran."}) + "\n")
-        for corpus, words in [(empty, "empty.jsonl"), (short, ["short.jsonl", "96 tokens", "--length"]),
+        blank, one = self.write("blank.txt", ""), self.write("one.txt", "a")
+        nothing = self.write("nothing.jsonl", json.dumps({"text": ""}) + "\n")
+        for corpus, words in [(empty, "empty.jsonl"), (blank, ["blank.txt", "holds no text"]),
+                              (nothing, ["nothing.jsonl", "holds no text"]),
+                              (one, ["one.txt", "no document has more than one token: give a longer text"]), (short, ["short.jsonl", "96 tokens", "--length"]),
                               (self.folder / "nowhere.txt", "nowhere.txt")]:
             self.fails(1, words, *self.arguments(self.output, corpora=[corpus]), output=self.output)
         self.fails(1, ["holds the document doc-", "count twice"],
@@ -905,6 +909,9 @@ class InputTest(AtlasTest):
         for rows in ["7", "-2", "some"]:
             self.fails(2, f"--rows {rows}", *self.arguments(self.output, f"--rows={rows}"), output=self.output)
         self.fails(2, "--passages 0", *self.arguments(self.output, passages=0), output=self.output)
+        for length, most in [(100_000_000, 2), (1_000_000_000, 0)]:
+            self.fails(2, [f"--length {length}: ", f"at most {most} rows", "not 64: use a smaller --length", f"--rows {most}"],
+                       *self.arguments(self.output, length=length), output=self.output)
         self.fails(2, "--length 1", *self.arguments(self.output, length=1), output=self.output)
         self.fails(2, "--max-tokens", *self.arguments(self.output, "--max-tokens", 500), output=self.output)
         self.fails(2, ["--max-tokens 50", "96"], "eval", "atlas", "--model", FOX, "--corpus", self.path, "--length", 96,
