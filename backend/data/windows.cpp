@@ -25,24 +25,38 @@ void check_options(const WindowOptions& options) {
   }
 }
 
-/// Tokens of every document. Nothing if the job was stopped.
+/// Tokens of every document, into `windows` the numbers of the corpus.
+/// @returns nothing if the job was stopped; 0 of a document that repeats the text of one before it
 std::optional<std::vector<std::int64_t>> count_tokens(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
-                                                      const Job& job) {
+                                                      std::int64_t length, Windows& windows, const Job& job) {
   CorpusReader reader(corpus);
   std::vector<std::int64_t> counts;
+  std::set<std::string> known;  // SHA-256 of texts that have room for a window
   while (const auto document = reader.next()) {
     if (job.stopped()) return std::nullopt;
-    counts.push_back(static_cast<std::int64_t>(tokenizer.encode(document->text).size()));
+    std::int64_t& count = counts.emplace_back(std::ssize(tokenizer.encode(document->text).id));
+    windows.corpus_tokens += count;
+    if (count >= length && !known.insert(sha256(document->text)).second) {
+      ++windows.repeated;
+      count = 0;
+    }
+    windows.room += count / length;
     job.tell({reader.bytes_done(), reader.total_bytes(), "bytes", kCountStage});
   }
+  windows.corpus_documents = std::ssize(counts);
   return counts;
 }
 
 std::int64_t number_of_windows(const std::filesystem::path& corpus, const WindowOptions& options,
                                const std::vector<std::int64_t>& counts, std::int64_t room) {
   if (room == 0) {
+    const std::int64_t longest = counts.empty() ? 0 : std::ranges::max(counts);
+    if (longest == 0) throw Error(fmt::format("{}: holds no text: name another corpus", corpus.string()));
+    if (longest == 1) {
+      throw Error(fmt::format("{}: no document has more than one token: give a longer text", corpus.string()));
+    }
     throw Error(fmt::format("{}: no document is {} tokens long, the longest has {}: use a smaller --length",
-                            corpus.string(), options.length, *std::max_element(counts.begin(), counts.end())));
+                            corpus.string(), options.length, longest));
   }
   const std::int64_t number = options.windows.value_or(std::min(kDefaultWindows, room));
   if (number > room) {
@@ -140,19 +154,14 @@ std::uint64_t WindowRandom::below(std::uint64_t bound) {
 std::optional<Windows> choose_windows(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
                                       const WindowOptions& options, const Job& job) {
   check_options(options);
-  const auto counts = count_tokens(corpus, tokenizer, job);
-  if (!counts) return std::nullopt;
   Windows result;
-  result.corpus_documents = static_cast<std::int64_t>(counts->size());
-  for (const std::int64_t count : *counts) {
-    result.corpus_tokens += count;
-    result.room += count / options.length;
-  }
+  const auto counts = count_tokens(corpus, tokenizer, options.length, result, job);
+  if (!counts) return std::nullopt;
   const std::int64_t number = number_of_windows(corpus, options, *counts, result.room);
   log_line(LogCategory::eval, [&] {
     const auto shorter = std::count_if(counts->begin(), counts->end(), [&](auto n) { return n < options.length; });
     return fmt::format(
-        "{}: {} documents of {} tokens, {} of them shorter than a window and skipped; {} windows of {} "
+        "{}: {} documents of {} tokens, {} of them shorter than a window or repeated and skipped; {} windows of {} "
         "drawn from room for {}",
         corpus.string(), counts->size(), result.corpus_tokens, shorter, number, options.length, result.room);
   });

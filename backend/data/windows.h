@@ -52,7 +52,8 @@ struct Windows {
   std::vector<Window> windows;
   std::int64_t corpus_documents = 0;  ///< of the whole corpus
   std::int64_t corpus_tokens = 0;
-  std::int64_t room = 0;  ///< how many windows of this length the corpus has room for
+  std::int64_t room = 0;      ///< how many windows of this length the corpus has room for
+  std::int64_t repeated = 0;  ///< documents long enough for a window, or rows of ids, that were left out as repeated
 };
 
 /// Random numbers that are the same on every platform: the bits are those of std::mt19937_64, which the C++ standard
@@ -72,7 +73,8 @@ class WindowRandom {
 /// two overlap. The rule:
 ///
 /// 1. Every document is cut into tokens as a whole. One of n tokens has room for floor(n / L) windows; the corpus has
-///    the sum of these, K. Documents shorter than L give none.
+///    the sum of these, K. Documents shorter than L give none, nor do those whose text one before them has: it would
+///    count twice, as if it were independent.
 /// 2. M of the K places are drawn without replacement (Floyd's algorithm: for j from K - M to K - 1 draw t below
 ///    j + 1, take t, or j if t is taken already). A document with m of its places drawn gets m windows, so that
 ///    documents weigh as much as they are long.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -37,10 +38,10 @@ Windows cut_rows(const IdMatrix& matrix, const IdsSource& source) {
   const std::int64_t rows = part("--windows", source.windows, matrix.shape[0]);
   const std::int64_t length = part("--length", source.length, matrix.shape[1]);
   Windows result;
-  result.room = rows;
+  std::set<std::vector<std::int32_t>> known;
   for (std::int64_t row = 0; row < rows; ++row) {
     Window window;
-    window.document = static_cast<std::int32_t>(row);
+    window.document = static_cast<std::int32_t>(result.windows.size());
     for (std::int64_t p = 0; p < length; ++p) {
       const std::int64_t id = matrix.at(static_cast<std::size_t>(row * matrix.shape[1] + p));
       if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
@@ -48,8 +49,13 @@ Windows cut_rows(const IdMatrix& matrix, const IdsSource& source) {
       }
       window.ids.push_back(static_cast<std::int32_t>(id));
     }
-    result.windows.push_back(std::move(window));
+    if (known.insert(window.ids).second) {
+      result.windows.push_back(std::move(window));
+    } else {
+      ++result.repeated;
+    }
   }
+  result.room = std::ssize(result.windows);
   return result;
 }
 

@@ -18,7 +18,8 @@ struct IdsSource {
   std::optional<std::int64_t> windows;  ///< the first rows; none: all
 };
 
-/// Rows of ids as windows: they are labels, so BOS goes before them. Each row is a document of its own, without text.
+/// Rows of ids as windows: they are labels, so BOS goes before them. Each row is a document of its own, without text;
+/// one that repeats a row before it is left out.
 /// @throws Error naming the file, the tensor and the remedy: unreadable, not [M, L], not whole numbers, negative
 /// @throws UsageError for a tensor that is not there or must be named, and for a length or number that is too large
 Windows read_window_ids(const IdsSource& source);

@@ -31,11 +31,20 @@ std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
 
 }  // namespace
 
-std::optional<WindowSource> choose_source(const EvaluationInput& input, const OpenedModel& first, const Job& job) {
+std::optional<WindowSource> choose_source(const EvaluationInput& input, const OpenedModel& first,
+                                          const std::function<void(const std::string&)>& note, const Job& job) {
   WindowSource source;
+  const auto tell_repeated = [&](const char* what) {
+    const std::int64_t repeated = source.windows.repeated;
+    if (repeated == 0 || !note) return;
+    note(repeated == 1
+             ? fmt::format("{}: a {} repeats one before it, and is left out", source.name, what)
+             : fmt::format("{}: {} {}s repeat one before them, and are left out", source.name, repeated, what));
+  };
   if (input.corpus.empty()) {
     source.name = input.ids.file.string();
     source.windows = read_window_ids(input.ids);
+    tell_repeated("row");
     return source;
   }
   source.name = input.corpus.string();
@@ -43,6 +52,7 @@ std::optional<WindowSource> choose_source(const EvaluationInput& input, const Op
   auto windows = choose_windows(input.corpus, first.tokenizer(), input.windows, job);
   if (!windows) return std::nullopt;
   source.windows = std::move(*windows);
+  tell_repeated("document");
   return source;
 }
 

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,9 +32,11 @@ struct WindowSource {
 };
 
 /// @param first  of the models
+/// @param note   told of documents and rows that are left out; may be empty
 /// @returns nothing if the job was stopped
 /// @throws as choose_windows and read_window_ids do
-std::optional<WindowSource> choose_source(const EvaluationInput& input, const OpenedModel& first, const Job& job);
+std::optional<WindowSource> choose_source(const EvaluationInput& input, const OpenedModel& first,
+                                          const std::function<void(const std::string&)>& note, const Job& job);
 
 EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource& source);
 

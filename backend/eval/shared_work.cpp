@@ -58,9 +58,9 @@ bool SharedPieces::collect(const std::function<bool()>& whole, const Take& take,
   return true;
 }
 
-SharedWork::SharedWork(Processes* processes, const Place& place, LossPartial::Found take)
-    : SharedPieces(processes), take_(std::move(take)) {
-  if (first()) partial_.emplace(place.output, place.fingerprint, place.start_anew, take_);
+SharedWork::SharedWork(Processes* processes, const Place& place, LossPartial::Found take, Together together)
+    : SharedPieces(processes), take_(std::move(take)), together_(std::move(together)) {
+  if (first()) partial_.emplace(place.output, place.fingerprint, place.start_anew, take_, place.note);
 }
 
 std::optional<std::filesystem::path> SharedWork::kept() const {
@@ -79,6 +79,7 @@ void SharedWork::add(std::uint32_t model, std::uint32_t row, std::span<const flo
   if (!first()) return post(model, row, std::as_bytes(numbers));
   take_(model, row, numbers);
   partial_->append(model, row, numbers);
+  if (together_) partial_->put_together(together_);
 }
 
 bool SharedWork::collect(const std::function<bool()>& whole, const Job& job) {

@@ -55,11 +55,15 @@ class SharedWork : public SharedPieces {
     std::filesystem::path output;
     std::string fingerprint;  ///< of all that the numbers depend on
     bool start_anew = false;
+    LossPartial::Note note = {};
   };
+  /// All that rows have come to so far, as rows that `take` would take.
+  using Together = std::function<void(const LossPartial::Found& add)>;
   /// @param processes  null: this one alone
   /// @param take       in the first process, gets every row once: of earlier work at once, of this one as it comes
+  /// @param together   of rows that add up, which need not all be kept; empty: they do not
   /// @throws Error as LossPartial does
-  SharedWork(Processes* processes, const Place& place, LossPartial::Found take);
+  SharedWork(Processes* processes, const Place& place, LossPartial::Found take, Together together = {});
 
   /// The file that keeps the work so far; none in all processes but the first.
   [[nodiscard]] std::optional<std::filesystem::path> kept() const;
@@ -75,6 +79,7 @@ class SharedWork : public SharedPieces {
 
  private:
   LossPartial::Found take_;
+  Together together_;
   std::optional<LossPartial> partial_;
 };
 

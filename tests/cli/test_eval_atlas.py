@@ -5,6 +5,9 @@ import io
 import json
 import math
 import resource
+import shutil
+import struct
+import time
 import unittest
 
 import h5py
@@ -515,6 +518,16 @@ class SameTest(TogetherMixin, AtlasTest):
         self.done("eval", "atlas", "--merge", self.folder / "two.h5", files[2], "-o", self.folder / "steps.h5")
         self.expect_same(self.output, self.folder / "steps.h5")
 
+    def with_other_merges(self):
+        """The model with the same vocabulary, whose first merges come in another order."""
+        folder = self.folder / "other-merges"
+        shutil.copytree(FOX, folder)
+        described = json.loads((folder / "tokenizer.json").read_text())
+        merges = described["model"]["merges"]
+        merges[:2] = merges[1::-1]
+        (folder / "tokenizer.json").write_text(json.dumps(described))
+        return folder
+
     def test_what_cannot_be_merged(self):
         other = self.texts("other.jsonl", 8, 12)
         one, two = self.folder / "one.h5", self.folder / "two.h5"
@@ -534,6 +547,13 @@ class SameTest(TogetherMixin, AtlasTest):
         self.done("eval", "atlas", "-q", "--model", f"fox={TRANSFORMER}", "--corpus", other, "--length", LENGTH, "--windows",
                   2, "--passages", 3, "-o", two, "--force")
         self.fails(1, ["two.h5: fox: weights", "one.h5 has"], *merge, output=self.output)
+        self.done("eval", "atlas", "-q", "--model", f"fox={self.with_other_merges()}", "--corpus", other, "--length", LENGTH,
+                  "--windows", 2, "--passages", 3, "-o", two, "--force")
+        self.fails(1, ["two.h5: fox has another tokenizer than in", "one.h5 (SHA-256 "], *merge, output=self.output)
+        with h5py.File(two, "a") as file:
+            del file["models/fox"].attrs["tokenizer_sha256"]  # as of earlier versions, which do not know
+        self.done(*merge)
+        self.output.unlink()
         self.done(*self.arguments(two, "-q", "--force", corpora=[other], windows=2))
         with h5py.File(two, "a") as file:
             strings = file["models/fox/tokens/string"]
@@ -585,29 +605,50 @@ class ResumeTest(AtlasTest, PartialTest):
         arguments = {"models": ("fox", "base"), "windows": 60, "length": 256}
         self.path = self.texts("long.jsonl", 0, 19)
         self.done(*self.arguments(self.folder / "whole.h5", **arguments))
-        sizes = []
+        before = b""
         for _ in range(3):
-            before = self.partial.stat().st_size if self.partial.exists() else 0
             process = self.start(*self.arguments(self.output, **arguments))
-            self.wait_for_windows(process, self.partial, max(before, 72) + 1)
+            self.wait_for_more(process, before)
             process.kill()
             process.communicate()
             self.assertFalse(self.output.exists())
-            sizes.append(self.partial.stat().st_size)
-        self.assertEqual(sizes, sorted(sizes))
-        whole = self.partial.read_bytes()
-        self.partial.write_bytes(whole + whole[72:] + bytes(5000))  # records that stand twice, and zeros of a crash
-        self.done(*self.arguments(self.output, **arguments))
+            before = self.partial.read_bytes()
+        # Records that stand twice, one of them damaged, and zeros of a crash.
+        damaged = bytearray(before + before[72:] + bytes(5000))
+        damaged[5000] ^= 1
+        self.partial.write_bytes(damaged)
+        process = self.start(*self.arguments(self.output, **arguments))
+        _, said = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(said.decode(), rf"{self.partial}: 1 of \d+ parts is damaged: what it held is computed again")
+        self.assertRegex(said.decode(), r"fox: \d+ of 60 windows were read before")
         self.assertFalse(self.partial.exists())
         self.expect_same(self.folder / "whole.h5", self.output)
+
+    def wait_for_more(self, process, before):
+        """Until the work so far has changed, which makes its file smaller too, and a part is whole."""
+        deadline = time.monotonic() + 120
+        while True:
+            found = self.partial.read_bytes() if self.partial.exists() else b""
+            if len(found) > 92 and found != before:
+                tokens = struct.unpack_from("<I", found, 80)[0]
+                if len(found) >= 92 + 4 * tokens:
+                    return
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), "ended early")
+            time.sleep(0.005)
 
     def test_a_full_disk_loses_nothing(self):
         self.done(*self.arguments(self.folder / "whole.h5"))
         size = (self.folder / "whole.h5").stat().st_size
         output = self.write("atlas.h5", "old")
         limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size // 4, size // 4))}
-        message = self.fails(1, "atlas.h5", *self.arguments(output, "--force"), **limit)
-        self.assertIn("disk", message)
+        result = self.foxscope(*self.arguments(output, "--force"), **limit)
+        self.assertEqual((result.returncode, result.stdout), (1, b""))
+        kept, failed = result.stderr.decode().splitlines()
+        self.assertIn("atlas.h5.partial: cannot write the unfinished work: File too large; the work goes on", kept)
+        self.assertIn("atlas.h5: ", failed)
+        self.assertIn("disk", failed)
         self.assertEqual(output.read_text(), "old")
         self.done(*self.arguments(output, "--force"))
         self.expect_same(self.folder / "whole.h5", output, ["@command_line"])
@@ -844,15 +885,49 @@ class InputTest(AtlasTest):
                 data = file["models/fox"][name]
                 data[place] = data[place] + 1 if number == 1 else number
             self.fails(1, ["atlas.h5", words, "the file is damaged"], "info", self.output)
+        contradictions = {
+            "numbers/mean_log_gate": (Ellipsis, math.nan, "histogram/positions does not add up to 0 positions of layer 0, head 0"),
+            "histogram/positions": (Ellipsis, 0, "positions of layer 0, head 0, as its mean log f says"),
+            "by_distance/mass_without_first": ((1, 1, 2), -0.5, "mass_without_first: holds the mass -0.5"),
+            "similarity/order": (3, 99, "similarity: does not name every head once in its order"),
+        }
+        for name, (place, number, words) in contradictions.items():
+            self.output.write_bytes(whole)
+            with h5py.File(self.output, "r+") as file:
+                file["models/fox"][name][place] = number
+            for command in [["info", self.output], ["figure", "scatter", self.output, "-o", self.folder / "out.svg"]]:
+                self.fails(1, ["atlas.h5", words, "the file is damaged"], *command)
         self.output.write_bytes(whole)
         with h5py.File(self.output, "r+") as file:
             file["windows/token_id"][1, 3] = 8_000_000
         self.fails(1, ["atlas.h5", "windows read 8000000"], "info", self.output)
 
+    def test_what_repeats_counts_once(self):
+        documents = self.path.read_text().splitlines(keepends=True)
+        twice = self.write("twice.jsonl", "".join([*documents[:2], documents[0], documents[2], documents[1]]))
+        ids = golden("fox-pro")["labels"][:2, :48].astype(numpy.int64).reshape(4, 24)
+        rows = self.npy(ids[[0, 1, 0, 2]])
+        for command in ["atlas", "loss", "heads"]:
+            for given, windows in [(["--corpus", twice, "--length", LENGTH], None), (["--ids", rows], 3)]:
+                with self.subTest(command=command, given=given[0]):
+                    result = self.foxscope("eval", command, "--model", FOX, *given, "-o", self.output, "--force")
+                    said = result.stderr.decode()
+                    self.assertEqual(result.returncode, 0, said)
+                    self.assertIn("ids.npy: a row repeats one before it, and is left out" if windows else
+                                  "twice.jsonl: 2 documents repeat one before them, and are left out", said)
+                    with h5py.File(self.output) as file:
+                        model = file["models/fox-pro" if "models/fox-pro" in file else next(iter(file["models"].values())).name]
+                        document = next(group for group in [file.get("windows"), model.get("windows")] if group)["document"][()]
+                        self.assertEqual(len(set(document.tolist())), windows or 3)
+
     def test_what_is_refused(self):
         empty = self.write("empty.jsonl", "")
         short = self.write("short.jsonl", json.dumps({"text": "The fox ran."}) + "\n")
-        for corpus, words in [(empty, "empty.jsonl"), (short, ["short.jsonl", "96 tokens", "--length"]),
+        blank, one = self.write("blank.txt", ""), self.write("one.txt", "a")
+        nothing = self.write("nothing.jsonl", json.dumps({"text": ""}) + "\n")
+        for corpus, words in [(empty, "empty.jsonl"), (blank, ["blank.txt", "holds no text"]),
+                              (nothing, ["nothing.jsonl", "holds no text"]),
+                              (one, ["one.txt", "no document has more than one token: give a longer text"]), (short, ["short.jsonl", "96 tokens", "--length"]),
                               (self.folder / "nowhere.txt", "nowhere.txt")]:
             self.fails(1, words, *self.arguments(self.output, corpora=[corpus]), output=self.output)
         self.fails(1, ["holds the document doc-", "count twice"],
@@ -863,6 +938,9 @@ class InputTest(AtlasTest):
         for rows in ["7", "-2", "some"]:
             self.fails(2, f"--rows {rows}", *self.arguments(self.output, f"--rows={rows}"), output=self.output)
         self.fails(2, "--passages 0", *self.arguments(self.output, passages=0), output=self.output)
+        for length, most in [(100_000_000, 2), (1_000_000_000, 0)]:
+            self.fails(2, [f"--length {length}: ", f"at most {most} rows", "not 64: use a smaller --length", f"--rows {most}"],
+                       *self.arguments(self.output, length=length), output=self.output)
         self.fails(2, "--length 1", *self.arguments(self.output, length=1), output=self.output)
         self.fails(2, "--max-tokens", *self.arguments(self.output, "--max-tokens", 500), output=self.output)
         self.fails(2, ["--max-tokens 50", "96"], "eval", "atlas", "--model", FOX, "--corpus", self.path, "--length", 96,

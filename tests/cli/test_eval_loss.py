@@ -88,7 +88,8 @@ class EvalTest(CommandLineTest):
         """Some documents of ordinary text."""
         text = "".join(path.read_text() for path in TEXTS)
         cuts = [0, 3000, 9000, 9400, 16000, 17500, 26000]
-        documents = [text[a % len(text):][:b - a] for a, b in zip(cuts, cuts[1:])] * repeat
+        documents = [str(copy) * (copy > 0) + text[a % len(text):][:b - a] for copy in range(repeat)
+                     for a, b in zip(cuts, cuts[1:])]
         self.documents = documents
         lines = "".join(json.dumps({"id": f"doc-{n}", "text": document}) + "\n" for n, document in enumerate(documents))
         return self.write(name, lzma.compress(lines.encode()) if name.endswith("xz") else lines)

@@ -19,8 +19,8 @@ class PartialTest(EvalTest):
     LENGTH = 256
 
     def size_after(self, windows):
-        """Bytes of the work so far: its head, then of each window its number and losses."""
-        return 72 + windows * (16 + 4 * self.LENGTH)
+        """Bytes of the work so far: its head, then of each window its numbers and losses."""
+        return 72 + windows * (20 + 4 * self.LENGTH)
 
     def start(self, *arguments):
         return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -54,7 +54,7 @@ class ResumeTest(PartialTest):
             process.communicate()
             self.assertFalse(self.output.exists())
         before = self.partial.read_bytes()
-        self.partial.write_bytes(before + before[-100:])  # a record cut short
+        self.partial.write_bytes(before + before[72:172])  # a record cut short
         summary = json.loads(self.done(*self.arguments(self.output, "--json")))
         self.assertGreaterEqual(sum(model["windows_resumed"] for model in summary["models"]), 10)
         self.assertFalse(self.partial.exists())
@@ -71,12 +71,14 @@ class ResumeTest(PartialTest):
         process.communicate()
         before = bytearray(self.partial.read_bytes()[:self.size_after(3)])
         begin = self.size_after(1)
-        model, window, tokens, _ = struct.unpack_from("<4I", before, begin)
+        model, window, tokens = struct.unpack_from("<3I", before, begin)
         self.assertEqual((model, tokens), (0, self.LENGTH))
         struct.pack_into("<I", before, begin + 4, (window + 1) % 8)
         self.partial.write_bytes(before + bytes(4096))
-        summary = json.loads(self.done(*self.arguments(self.output, "--json")))
-        self.assertEqual([model["windows_resumed"] for model in summary["models"]], [1, 0])
+        process = self.start(*self.arguments(self.output, "--json"))
+        summary, said = process.communicate(timeout=120)
+        self.assertIn(f"{self.partial}: 1 of 3 parts is damaged: what it held is computed again", said.decode())
+        self.assertEqual([model["windows_resumed"] for model in json.loads(summary)["models"]], [2, 0])
         with h5py.File(self.folder / "whole.h5") as whole, h5py.File(self.output) as found:
             for name in ["fox", "base"]:
                 path = f"models/{name}/loss/per_token_loss"

@@ -161,7 +161,7 @@ class SweepResumeTest(SweepCase):
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments())], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         partial = self.folder / "sweep.h5.partial"
-        size = 72 + (1 + heads) * (16 + 4 * LENGTH)
+        size = 72 + (1 + heads) * (20 + 4 * LENGTH)
         deadline = time.monotonic() + 120
         while not partial.exists() or partial.stat().st_size < size:
             self.assertLess(time.monotonic(), deadline)

@@ -1,9 +1,11 @@
 // Where unfinished work may be written to. That it is gone on with is tested through the command line.
 #include "backend/eval/loss/loss_partial.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -20,15 +22,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kHead = 72;            // letters and fingerprint
-constexpr std::size_t kRecord = 16 + 3 * 4;  // numbers and losses of open()
+constexpr std::size_t kRecord = 20 + 3 * 4;  // numbers and losses of open()
 
 class LossPartialTest : public testing::Test {
  protected:
   /// @returns the number of records that were found
-  int open(bool start_anew = false) const {
+  int open(bool start_anew = false) {
     int records = 0;
-    LossPartial partial(folder_.path() / "eval.h5", std::string(64, 'f'), start_anew,
-                        [&](std::uint32_t, std::uint32_t, std::span<const float>) { ++records; });
+    const auto count = [&](std::uint32_t, std::uint32_t, std::span<const float>) { ++records; };
+    LossPartial partial(folder_.path() / "eval.h5", std::string(64, 'f'), start_anew, count, note());
     const std::vector<float> losses = {1, 2, 3};
     partial.append(0, 0, losses);
     return records;
@@ -38,12 +40,16 @@ class LossPartialTest : public testing::Test {
     std::ifstream file(partial(), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  [[nodiscard]] std::string error() const {
+  LossPartial::Note note() {
+    return [this](const std::string& text) { notes_.push_back(text); };
+  }
+  [[nodiscard]] std::string error() {
     return test::error_of([&] { open(true); });
   }
   [[nodiscard]] fs::path partial() const { return folder_.path() / "eval.h5.partial"; }
   [[nodiscard]] fs::path other() const { return folder_.path() / "other"; }
   test::TemporaryFolder folder_;
+  std::vector<std::string> notes_;
 };
 
 TEST_F(LossPartialTest, IsItsOwnersAlone) {
@@ -55,28 +61,90 @@ TEST_F(LossPartialTest, IsItsOwnersAlone) {
   EXPECT_EQ(open(), 2);
 }
 
-TEST_F(LossPartialTest, EndsAtARecordThatIsDamaged) {
+TEST_F(LossPartialTest, LeavesOutARecordThatIsDamaged) {
   for (int n = 0; n < 3; ++n) EXPECT_EQ(open(), n);
+  EXPECT_EQ(notes_, std::vector<std::string>());
   const std::string whole = content();
-  ASSERT_EQ(whole.size(), kHead + 3 * kRecord);
-  // Each byte of the second record: the numbers of its model and window, its size, its checksum and its losses.
+  const std::string sound = whole.substr(0, kHead + kRecord);
   for (std::size_t byte = 0; byte < kRecord; ++byte) {
     std::string damaged = whole;
     damaged[kHead + kRecord + byte] ^= 1;
     folder_.write("eval.h5.partial", damaged);
-    EXPECT_EQ(open(), 1) << byte;
-    EXPECT_EQ(content(), whole.substr(0, kHead + 2 * kRecord)) << byte;
+    notes_.clear();
+    EXPECT_EQ(open(), 2) << byte;
+    EXPECT_EQ(notes_, (std::vector<std::string>{partial().string() +
+                                                ": 1 of 3 parts is damaged: what it held is computed again"}))
+        << byte;
+    EXPECT_EQ(content(), whole) << byte;  // two that were sound, and a new one like them
   }
+  folder_.write("eval.h5.partial", sound + std::string(kRecord, 'x') + sound.substr(kHead) + "damaged, to the end");
+  notes_.clear();
+  EXPECT_EQ(open(), 2);
+  EXPECT_EQ(notes_, (std::vector<std::string>{partial().string() +
+                                              ": 1 of 3 parts is damaged: what it held is computed again"}));
+  notes_.clear();
+  EXPECT_EQ(open(), 3);
+  EXPECT_EQ(notes_, std::vector<std::string>());
+}
+
+TEST_F(LossPartialTest, EndsAtARecordThatIsCutShort) {
+  for (int n = 0; n < 3; ++n) EXPECT_EQ(open(), n);
+  const std::string whole = content();
   for (std::size_t cut = 1; cut < kRecord; ++cut) {
     folder_.write("eval.h5.partial", whole.substr(0, whole.size() - cut));
     EXPECT_EQ(open(), 2) << cut;
+    EXPECT_EQ(content(), whole) << cut;
   }
+  EXPECT_EQ(notes_, std::vector<std::string>());
+}
+
+TEST_F(LossPartialTest, PutsRecordsTogetherOnceTheyAreTwiceAsLarge) {
+  const fs::path output = folder_.path() / "eval.h5";
+  float sum = 0;
+  const auto take = [&](std::uint32_t, std::uint32_t, std::span<const float> losses) { sum += losses[0]; };
+  const auto all = [&](const LossPartial::Found& add) { add(0, 0, std::vector<float>{sum, 2, 3}); };
+  for (int process = 0; process < 2; ++process) {
+    sum = 0;
+    LossPartial partial(output, std::string(64, 'f'), false, take);
+    EXPECT_EQ(sum, 50 * process);
+    for (int n = 0; n < 50; ++n) {
+      sum += 1;
+      partial.append(0, 0, std::vector<float>{1, 2, 3});
+      partial.put_together(all);
+      EXPECT_LE(fs::file_size(output.string() + ".partial"), 2 * (kHead + kRecord));
+      // Nobody else can have the new file either.
+      EXPECT_PRED2(test::says, error(), (test::Parts{"another process is working on it"}));
+    }
+  }
+  EXPECT_EQ(fs::status(partial()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(LossPartialTest, GoesOnWithoutKeepingOnAFullDisk) {
+  open();
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{kHead + 2 * kRecord + 30, old.rlim_max};
+  {
+    LossPartial partial(
+        folder_.path() / "eval.h5", std::string(64, 'f'), false, [](auto...) {}, note());
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (int n = 0; n < 4; ++n) partial.append(0, 0, std::vector<float>{1, 2, 3});
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  std::signal(SIGXFSZ, before);
+  EXPECT_EQ(notes_,
+            (std::vector<std::string>{partial().string() +
+                                      ": cannot write the unfinished work: File too large; the work goes on, and what "
+                                      "is computed from now on is lost if it is interrupted"}));
+  EXPECT_EQ(content().size(), kHead + 2 * kRecord);
+  EXPECT_EQ(open(), 2);
 }
 
 TEST_F(LossPartialTest, EndsAtZerosThatACrashLeaves) {
   open();
   const std::string whole = content();
-  for (const std::size_t zeros : {1, 15, 16, 17, 4096}) {
+  for (const std::size_t zeros : {1, 19, 20, 21, 4096}) {
     folder_.write("eval.h5.partial", whole + std::string(zeros, '\0'));
     EXPECT_EQ(open(), 1) << zeros;
     EXPECT_EQ(content().size(), kHead + 2 * kRecord) << zeros;
@@ -85,7 +153,7 @@ TEST_F(LossPartialTest, EndsAtZerosThatACrashLeaves) {
 
 TEST_F(LossPartialTest, LeavesWorkOfAnotherVersionUnlessToldTo) {
   open();
-  const std::string other = "FOXPART1" + content().substr(8);
+  const std::string other = "FOXPART2" + content().substr(8);
   folder_.write("eval.h5.partial", other);
   EXPECT_EQ(
       test::error_of([&] { open(); }),

@@ -160,17 +160,17 @@ TEST_F(Sweep, GoesOnFromItsFileBesideTheOutput) {
           nullptr};
   std::filesystem::path partial;
   EXPECT_FALSE(evaluate_sweep(
-      Engine().open(model_), file_request(), [&](const auto& path) { partial = path; }, job));
+      Engine().open(model_), file_request(), [&](const auto& path) { partial = path; }, {}, job));
   EXPECT_EQ(partial, partial_path(file_request().output));
   EXPECT_TRUE(std::filesystem::exists(partial));
-  const auto result = evaluate_sweep(Engine().open(model_), file_request(), {}, {});
+  const auto result = evaluate_sweep(Engine().open(model_), file_request(), {}, {}, {});
   ASSERT_TRUE(result);
   EXPECT_GT(result->resumed, 0);
   EXPECT_EQ(result->resumed + result->timing.heads, kLayers * kHeads);
   EXPECT_EQ(result->evaluation.unchanged_loss, whole.unchanged_loss);
   EXPECT_EQ(result->evaluation.changed_loss, whole.changed_loss);
   request_.change = Intervention::parse_change("cut");
-  EXPECT_PRED2(test::says, test::error_of([&] { evaluate_sweep(Engine().open(model_), file_request(), {}, {}); }),
+  EXPECT_PRED2(test::says, test::error_of([&] { evaluate_sweep(Engine().open(model_), file_request(), {}, {}, {}); }),
                (test::Parts{"sweep.h5.partial", "other settings", "--force"}));
   finish_sweep(file_request());
   EXPECT_FALSE(std::filesystem::exists(partial));

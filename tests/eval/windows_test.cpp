@@ -227,6 +227,23 @@ TEST_F(WindowsOfCorpus, StopsWhenAsked) {
   EXPECT_FALSE(choose_windows(folder_.path(), tokenizer_, {10, 2, 0}, Job{source.get_token(), {}, nullptr}));
 }
 
+TEST_F(WindowsOfCorpus, AreOfDifferentDocuments) {
+  add("a", letters(95, 1));
+  add("b", letters(95, 1));
+  add("c", letters(40, 2));
+  add("d", letters(95, 1));
+  add("e", letters(9, 3));
+  add("f", letters(9, 3));  // has no window anyway
+  const Windows windows = choose(10, 13);
+  EXPECT_EQ(windows.repeated, 2);
+  EXPECT_EQ(windows.room, 9 + 4);
+  EXPECT_EQ(windows.corpus_documents, 6);
+  EXPECT_EQ(windows.corpus_tokens, 3 * 95 + 40 + 2 * 9);
+  ASSERT_EQ(windows.documents.size(), 2U);
+  EXPECT_EQ(windows.documents[0].name, "a.txt");
+  EXPECT_EQ(windows.documents[1].name, "c.txt");
+}
+
 TEST_F(WindowsOfCorpus, WhatCannotBeChosen) {
   using test::says;
   add("a", letters(100, 1));

@@ -20,7 +20,7 @@ extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, st
 namespace {
 
 constexpr std::size_t kHead = 8 + 64;  // the letters and the fingerprint
-constexpr std::size_t kRecord = 16;    // model, window, tokens, checksum
+constexpr std::size_t kRecord = 20;    // model, window, tokens, checksums of the losses and of these
 
 std::uint32_t number(const std::uint8_t* at) {
   std::uint32_t value = 0;
@@ -40,9 +40,10 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   for (std::size_t at = kHead; at + kRecord <= size;) {
     const std::size_t bytes = std::size_t{number(data + at + 8)} * 4;
     if (bytes > size - at - kRecord) break;
-    const uLong of_head = crc32_z(0, data + at, 12);
-    const auto sum = static_cast<std::uint32_t>(crc32_z(of_head, data + at + kRecord, bytes));
-    std::memcpy(data + at + 12, &sum, sizeof sum);
+    const auto losses = bytes == 0 ? 0 : static_cast<std::uint32_t>(crc32_z(0, data + at + kRecord, bytes));
+    std::memcpy(data + at + 12, &losses, sizeof losses);
+    const auto head = static_cast<std::uint32_t>(crc32_z(0, data + at, 16));
+    std::memcpy(data + at + 16, &head, sizeof head);
     at += kRecord + bytes;
   }
   return size;

@@ -69,7 +69,13 @@ void checkAtlasOptions(const AtlasOptions& options) {
     throw UsageError("--max-tokens and --windows exclude each other: choose one");
   }
   const std::int64_t length = options.length.value_or(WindowOptions{}.length);
-  check_rows(std::max<std::int64_t>(0, rowsOf(options)), length);
+  const std::int64_t rows = std::max<std::int64_t>(0, rowsOf(options));
+  if (const std::int64_t most = kMostSampled / length; rows < length && rows > most) {
+    throw UsageError(fmt::format(
+        "--length {}: of windows of so many tokens at most {} rows of attention can be drawn, not {}: use a "
+        "smaller --length, or --rows {}",
+        length, most / 2 * 2, rows, most / 2 * 2));
+  }
   if (options.maxTokens && *options.maxTokens < length) {
     throw UsageError(fmt::format("--max-tokens {}: a window alone has {} tokens: use more, or a smaller --length",
                                  *options.maxTokens, length));

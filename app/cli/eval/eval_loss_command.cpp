@@ -60,6 +60,7 @@ int evaluateLoss(const LossOptions& options, const CommandContext& context, Proc
     context.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
   events.partial = sayKept(context);
+  events.note = [&](const std::string& text) { context.console.note(text); };
   const auto result = evaluate_loss(request, events, context.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(result.has_value());
   if (!result) return kInterrupted;

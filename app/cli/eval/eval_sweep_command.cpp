@@ -96,7 +96,8 @@ int evaluateSweep(const SweepOptions& options, const CommandContext& context) {
   const SweepFileRequest request = makeRequest(options);
   const OpenedModel model = openModels(options.eval).front();
   context.console.setSubject(model.request.name);
-  const auto result = evaluate_sweep(model, request, sayKept(context), context.job());
+  const auto note = [&](const std::string& text) { context.console.note(text); };
+  const auto result = evaluate_sweep(model, request, sayKept(context), note, context.job());
   if (!result) return kInterrupted;
   write_sweep_file(options.eval.output, result->evaluation, {context.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);

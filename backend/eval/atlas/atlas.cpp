@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "backend/eval/shared_work.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/map/team.h"
+#include "backend/text/file_bytes.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
@@ -36,6 +38,14 @@ KeepSet kept_for(std::int64_t rows) {
 
 double seconds_from(AtlasClock::time_point start) {
   return std::chrono::duration<double>(AtlasClock::now() - start).count();
+}
+
+/// Packed sums as a row of numbers that is kept.
+std::vector<float> row_of(const AtlasSums& sums) {
+  const std::vector<std::int64_t> words = sums.packed();
+  std::vector<float> numbers(2 * words.size());
+  std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
+  return numbers;
 }
 
 /// A model with its sums so far.
@@ -63,11 +73,11 @@ struct AtlasWork : PlannedModel {
 };
 
 /// Windows of all corpora, one behind the other.
-std::optional<WindowSource> choose_sources(const AtlasRequest& request, const Job& job) {
+std::optional<WindowSource> choose_sources(const AtlasRequest& request, const AtlasEvents& events, const Job& job) {
   std::optional<WindowSource> all;
   std::set<std::string> known;
   for (const EvaluationInput& input : request.inputs) {
-    auto source = choose_source(input, request.models.front(), job);
+    auto source = choose_source(input, request.models.front(), events.note, job);
     if (!source) return std::nullopt;
     for (const WindowDocument& document : source->windows.documents) {
       if (!all || !known.contains(document.sha256)) continue;
@@ -240,10 +250,7 @@ class AtlasModelWork {
     if (made_.windows.empty()) return;
     const auto start = AtlasClock::now();
     if (gates_) gates_->take(made_);
-    const std::vector<std::int64_t> words = made_.packed();
-    std::vector<float> numbers(2 * words.size());
-    std::memcpy(numbers.data(), words.data(), words.size() * sizeof(words[0]));
-    work_.add(index_, parts_++, numbers);
+    work_.add(index_, parts_++, row_of(made_));
     made_.clear();
     kept_ = AtlasClock::now();
     keep_seconds_ = seconds_from(start);
@@ -332,9 +339,25 @@ class AtlasModelWork {
   double keep_seconds_;  ///< that keeping took last time
 };
 
+/// The digest of the files that cut a text into tokens.
+std::string tokenizer_sha256(const std::filesystem::path& folder) {
+  Sha256 sum;
+  for (const char* name : kTokenizerFiles) {
+    const std::filesystem::path file = folder / name;
+    // The other two name special tokens.
+    if (std::string_view(name) == "tokenizer_config.json") break;
+    if (!std::filesystem::exists(file)) continue;
+    const std::string bytes = read_file_bytes(file, "tokenizer", largest_vocabulary_file);
+    sum.update(std::as_bytes(std::span(bytes)));
+    if (std::string_view(name) == "tokenizer.json") break;  // the rest is not read then
+  }
+  return sum.finish();
+}
+
 AtlasModel finished(AtlasWork&& model, bool text) {
   AtlasModel result{model.info, model.table, model.bos_id, std::move(model.numbers), std::move(model.sums), {}};
   if (!text) return result;
+  result.tokenizer_sha256 = tokenizer_sha256(model.folder);
   const Tokenizer& tokenizer = model.tokenizer();
   for (const std::int32_t token : atlas_tokens(result.sums)) {
     result.token_strings.emplace_back(tokenizer.token_bytes(token));
@@ -346,7 +369,7 @@ AtlasModel finished(AtlasWork&& model, bool text) {
 
 std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEvents& events, const Job& job,
                                     Processes* processes) {
-  const auto source = choose_sources(request, job);
+  const auto source = choose_sources(request, events, job);
   if (!source) return std::nullopt;
   std::vector<AtlasWork> models;
   models.reserve(request.models.size());  // Later ones point at the first.
@@ -363,10 +386,16 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
   require_same(processes, facts);
   std::string all = facts;
   for (const AtlasWork& model : models) all += fmt::format("device {}\n", model.info.device);
-  SharedWork work(processes, {request.output, sha256(all), request.start_anew},
-                  [&](std::uint32_t model, std::uint32_t /*part*/, std::span<const float> numbers) {
-                    if (model < models.size()) models[model].take(numbers);
-                  });
+  SharedWork work(
+      processes, {request.output, sha256(all), request.start_anew, events.note},
+      [&](std::uint32_t model, std::uint32_t /*part*/, std::span<const float> numbers) {
+        if (model < models.size()) models[model].take(numbers);
+      },
+      [&](const LossPartial::Found& add) {
+        for (std::size_t n = 0; n < models.size(); ++n) {
+          if (!models[n].sums.windows.empty()) add(static_cast<std::uint32_t>(n), 0, row_of(models[n].sums));
+        }
+      });
   if (events.partial && work.kept()) events.partial(*work.kept());
   Atlas atlas;
   for (std::size_t n = 0; n < models.size(); ++n) {
@@ -374,6 +403,9 @@ std::optional<Atlas> evaluate_atlas(const AtlasRequest& request, const AtlasEven
     if (events.model) events.model(model.request.name);
     for (const std::string& note : model.config.notes) {
       if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
+    }
+    if (const std::size_t before = model.sums.windows.size(); before > 0 && events.note) {
+      events.note(fmt::format("{}: {} of {} windows were read before", model.request.name, before, model.done.size()));
     }
     if (!AtlasModelWork(model, static_cast<std::uint32_t>(n), seed, work, events, job).run()) return std::nullopt;
   }

@@ -13,6 +13,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/eval/atlas/atlas_reader.h"
 #include "backend/eval/atlas/atlas_strings.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/map/statistics/distance_bins.h"
@@ -298,6 +299,7 @@ class AtlasFileReader {
                      numbers,         AtlasSums(shape), {}};
     model.windows = read_windows(group.child("windows"), model.info.length, documents);
     model.token_strings = read_atlas_strings(file_, tokens, ids);
+    model.tokenizer_sha256 = file_.text(group, "tokenizer_sha256");
     for (std::size_t n = 0; n < kAtlasSums; ++n) {
       const auto sum = static_cast<AtlasSum>(n);
       if (size_of(sum, shape) == 0) continue;
@@ -654,6 +656,7 @@ class AtlasFileWriter {
     file_.attribute(root, "default", forgets || model.has_attention() ? "numbers" : "tokens");
     file_.info(root, index, model.info);
     file_.attribute(root, "bos_id", std::int64_t{model.bos_id});
+    if (!model.tokenizer_sha256.empty()) file_.attribute(root, "tokenizer_sha256", model.tokenizer_sha256);
     file_.attribute(root, "vocabulary", model.sums.shape().vocabulary);
     file_.attribute(root, "passages", model.sums.shape().passages);
     file_.attribute(root, "rows", model.sums.shape().rows);
@@ -684,7 +687,12 @@ class AtlasFileWriter {
 
 }  // namespace
 
-Atlas Atlas::open(const std::filesystem::path& path) { return AtlasFileReader(path).read(); }
+Atlas Atlas::open(const std::filesystem::path& path) {
+  Atlas atlas = AtlasFileReader(path).read();
+  // What follows from the sums is refused here too where other readers, who show it, refuse it.
+  AtlasReader::open(path);
+  return atlas;
+}
 
 void write_atlas_file(const std::filesystem::path& path, const Atlas& atlas, const Provenance& provenance,
                       Overwrite overwrite) {

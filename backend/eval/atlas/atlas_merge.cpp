@@ -43,6 +43,23 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Atlas& atlas) {
   return facts;
 }
 
+[[noreturn]] void refuse_tokenizer(const AtlasModel& more, const std::string& first, const std::string& other,
+                                   const std::string& difference) {
+  throw Error(fmt::format("{}: {} has another tokenizer than in {} ({}): merge atlases of one tokenizer", other,
+                          more.info.name, first, difference));
+}
+
+/// The digest of both; empty where one does not have it, as of earlier versions.
+std::string merged_tokenizer(const AtlasModel& model, const AtlasModel& more, const std::string& first,
+                             const std::string& other) {
+  const std::string& one = model.tokenizer_sha256;
+  if (one.empty() || more.tokenizer_sha256.empty()) return {};
+  if (one != more.tokenizer_sha256) {
+    refuse_tokenizer(more, first, other, "SHA-256 " + more.tokenizer_sha256.substr(0, 16));
+  }
+  return one;
+}
+
 /// Tokens of two atlases of one model in their order, with what they say.
 std::vector<std::string> merged_strings(const AtlasModel& model, const AtlasModel& more, const std::string& first,
                                         const std::string& other) {
@@ -54,8 +71,7 @@ std::vector<std::string> merged_strings(const AtlasModel& model, const AtlasMode
     const bool in_more = b < more_tokens.size() && (a == tokens.size() || more_tokens[b] <= tokens[a]);
     const bool in_model = a < tokens.size() && (b == more_tokens.size() || tokens[a] <= more_tokens[b]);
     if (in_more && in_model && model.token_strings[a] != more.token_strings[b]) {
-      throw Error(fmt::format("{}: {} has another tokenizer than in {} (token {}): merge atlases of one tokenizer",
-                              other, more.info.name, first, more_tokens[b]));
+      refuse_tokenizer(more, first, other, fmt::format("token {}", more_tokens[b]));
     }
     strings.push_back(in_model ? model.token_strings[a] : more.token_strings[b]);
     a += in_model ? 1 : 0;
@@ -158,6 +174,7 @@ void AtlasMerge::add(Atlas more, const std::string& name) {
   for (std::size_t n = 0; n < atlas_.models.size(); ++n) {
     AtlasModel& model = atlas_.models[n];
     AtlasModel& other = more.models[n];
+    std::string tokenizer = merged_tokenizer(model, other, name_, name);
     std::vector<std::string> strings = merged_strings(model, other, name_, name);
     other.sums.move_windows(std::ssize(windows_[n]->document));
     const std::int64_t bins = std::max(model.sums.shape().bins, other.sums.shape().bins);
@@ -165,6 +182,7 @@ void AtlasMerge::add(Atlas more, const std::string& name) {
       part->widen(bins, static_cast<std::int64_t>(model.numbers.masses));
     }
     model.sums.add_packed(other.sums.packed());
+    model.tokenizer_sha256 = std::move(tokenizer);
     model.token_strings = std::move(strings);
     append(*windows_[n], *other.windows, documents);
     model.info.length = windows_[n]->length;

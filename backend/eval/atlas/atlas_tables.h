@@ -19,6 +19,7 @@ struct AtlasModel {
   AtlasNumbers numbers;
   AtlasSums sums;
   std::vector<std::string> token_strings;  ///< [T] of atlas_tokens; empty without a tokenizer
+  std::string tokenizer_sha256 = {};       ///< of its files of vocabulary and merges; empty without, and where unknown
 
   /// Whether some gate of the layer was not 1.
   [[nodiscard]] bool forgets(std::size_t layer) const;

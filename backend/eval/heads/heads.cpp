@@ -189,7 +189,7 @@ class HeadsWork {
 
 std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job,
                                               Processes* processes) {
-  const auto source = choose_source(request.input, request.models.front(), job);
+  const auto source = choose_source(request.input, request.models.front(), events.note, job);
   if (!source) return std::nullopt;
   std::vector<HeadsModel> models;
   for (const OpenedModel& model : request.models) {

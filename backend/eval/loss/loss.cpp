@@ -149,7 +149,7 @@ class ModelWork {
 
 std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job,
                                         Processes* processes) {
-  const auto source = choose_source(request.input, request.models.front(), job);
+  const auto source = choose_source(request.input, request.models.front(), events.note, job);
   if (!source) return std::nullopt;
   std::vector<LossModel> models;
   for (const OpenedModel& model : request.models) {
@@ -161,7 +161,7 @@ std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEv
   std::string facts = "eval loss\n";
   for (const LossModel& model : models) facts += model_facts(model);
   require_same(processes, facts);
-  SharedWork work(processes, {request.output, fingerprint(models), request.start_anew},
+  SharedWork work(processes, {request.output, fingerprint(models), request.start_anew, events.note},
                   [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
                     if (model >= models.size() || window >= models[model].done.size()) return;
                     if (losses.size() == models[model].labels(window).size()) put(models[model], window, losses);

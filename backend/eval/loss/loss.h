@@ -41,6 +41,7 @@ struct LossResult {
 struct LossEvents {
   std::function<void(const std::string& name)> model;              ///< a model's turn comes
   std::function<void(const std::filesystem::path& path)> partial;  ///< the work so far is kept here from now on
+  std::function<void(const std::string& text)> note;               ///< a warning for the user
 };
 
 /// Chooses the windows (windows.h), runs every model on every window after BOS, as many of one length together as make

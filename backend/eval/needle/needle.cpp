@@ -296,7 +296,7 @@ std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, co
   std::string facts = "eval needle\n" + needle_facts(request, models);
   for (const PlannedNeedle& model : models) facts += model_facts(model.result.info, model.bos_id);
   require_same(processes, facts);
-  SharedWork work(processes, {request.output, needle_fingerprint(request, models), request.start_anew},
+  SharedWork work(processes, {request.output, needle_fingerprint(request, models), request.start_anew, events.note},
                   [&](std::uint32_t model, std::uint32_t cell, std::span<const float> numbers) {
                     take(models, model, cell, numbers);
                   });

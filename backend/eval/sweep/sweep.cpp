@@ -216,16 +216,18 @@ std::string fingerprint(const SweepPlan& plan) {
 }
 
 // Record 0 is the unchanged model's, record n + 1 that of the head n.
-KeptSweep::KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew)
+KeptSweep::KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew, LossPartial::Note note)
     : plan_(plan),
-      losses_(output, fingerprint(plan), start_anew,
-              [&plan](std::uint32_t model, std::uint32_t record, std::span<const float> losses) {
-                SweepEvaluation& evaluation = plan.evaluation;
-                if (model != 0 || record > evaluation.changed_loss.size()) return;
-                if (losses.size() != plan.tokens->id.size()) return;
-                auto& into = record == 0 ? evaluation.unchanged_loss : evaluation.changed_loss[record - 1];
-                into.assign(losses.begin(), losses.end());
-              }) {}
+      losses_(
+          output, fingerprint(plan), start_anew,
+          [&plan](std::uint32_t model, std::uint32_t record, std::span<const float> losses) {
+            SweepEvaluation& evaluation = plan.evaluation;
+            if (model != 0 || record > evaluation.changed_loss.size()) return;
+            if (losses.size() != plan.tokens->id.size()) return;
+            auto& into = record == 0 ? evaluation.unchanged_loss : evaluation.changed_loss[record - 1];
+            into.assign(losses.begin(), losses.end());
+          },
+          std::move(note)) {}
 
 SweepEvents KeptSweep::events(SweepEvents then) {
   SweepEvents events;
@@ -245,10 +247,10 @@ SweepEvents KeptSweep::events(SweepEvents then) {
 
 std::optional<SweepResult> evaluate_sweep(const OpenedModel& model, const SweepFileRequest& request,
                                           const std::function<void(const std::filesystem::path&)>& partial,
-                                          const Job& job) {
+                                          const LossPartial::Note& note, const Job& job) {
   auto plan = plan_sweep(model, request.sweep, job);
   if (!plan) return std::nullopt;
-  KeptSweep kept(request.output, *plan, request.start_anew);
+  KeptSweep kept(request.output, *plan, request.start_anew, note);
   if (partial) partial(kept.path());
   const std::int64_t resumed = plan->heads_known();
   const SweepEvents events = kept.events();

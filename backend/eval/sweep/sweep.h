@@ -69,8 +69,9 @@ class KeptSweep {
   /// @param output      the work is kept in OUTPUT.partial
   /// @param plan        outlives this
   /// @param start_anew  unfinished work of other settings is thrown away
+  /// @param note        may be empty
   /// @throws Error as LossPartial
-  KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew);
+  KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew, LossPartial::Note note);
   /// Events that keep each result, and then call the caller's event of the same name.
   [[nodiscard]] SweepEvents events(SweepEvents then = {});
   [[nodiscard]] const std::filesystem::path& path() const { return losses_.path(); }
@@ -94,10 +95,11 @@ struct SweepResult {
 /// Plans and runs a sweep. A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
 /// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_sweep.
 /// @param partial  called with the path at which the work is kept from now on; may be empty
+/// @param note     a warning about the work so far; may be empty
 /// @returns nothing if the job was stopped. @throws as plan_sweep and run_sweep do
 std::optional<SweepResult> evaluate_sweep(const OpenedModel& model, const SweepFileRequest& request,
                                           const std::function<void(const std::filesystem::path&)>& partial,
-                                          const Job& job);
+                                          const LossPartial::Note& note, const Job& job);
 /// Removes what was kept beside an output that is now in place.
 void finish_sweep(const SweepFileRequest& request);
 

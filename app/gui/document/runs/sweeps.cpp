@@ -27,6 +27,7 @@ struct Sweeps::Work {
   QString folder;                 ///< of what is kept; empty: nothing is
   std::mutex mutex;
   std::vector<HeadChange> fresh;
+  QStringList notes;
 
   void tell(const SweepEvaluation& known, int layer, int head) {
     HeadChange change{layer, head, known.change_of(layer, head)};
@@ -240,7 +241,11 @@ void Sweeps::submit(HeadSweep& sweep, Effort effort) {
     std::optional<KeptSweep> kept;
     if (!work->folder.isEmpty()) {
       tidy(work->folder);
-      kept.emplace(keptPath(work->folder, *work->plan), *work->plan, false);
+      const auto note = [&work](const std::string& text) {
+        const std::lock_guard lock(work->mutex);
+        work->notes.push_back(QString::fromStdString(text));
+      };
+      kept.emplace(keptPath(work->folder, *work->plan), *work->plan, false, note);
       events = kept->events(std::move(events));
       work->tellKnown();
     }
@@ -278,10 +283,13 @@ void Sweeps::submit(HeadSweep& sweep, Effort effort) {
 
 void Sweeps::takeKnown(HeadSweep& sweep, Work& work) {
   std::vector<HeadChange> fresh;
+  QStringList notes;
   {
     const std::lock_guard lock(work.mutex);
     fresh.swap(work.fresh);
+    notes.swap(work.notes);
   }
+  for (const QString& note : notes) warn(note);
   for (HeadChange& head : fresh) {
     sweep.effects[index_of(std::int64_t{head.layer} * sweep.heads + head.head)] = std::move(head.change);
   }
