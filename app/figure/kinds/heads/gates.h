@@ -21,8 +21,8 @@ struct GatesOptions {
   std::optional<Range> positions = {};     ///< absent: all
   std::optional<HeadIndex> head = {};      ///< a histogram of this head's gates instead of violins
   std::optional<std::int64_t> layer = {};  ///< likewise, of the gates of all heads of this layer
-  [[nodiscard]] bool isHistogram() const { return head || layer; }
   bool modelNamed = false;                 ///< beside the axis
+  [[nodiscard]] bool isHistogram() const { return head || layer; }
 };
 
 /// The gates f of a run as violins over the layers, with their median and quartiles. Every gate counts once: a bin's
