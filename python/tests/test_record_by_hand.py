@@ -1,5 +1,6 @@
 """rec.attention and rec.mixer on numpy arrays, without torch."""
 
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -10,9 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from recording_support import Array, assert_maps, check_file, dense_attention, map_of, mixing_of, program
+from recording_support import DATA, PROGRAM, Array, assert_maps, check_file, dense_attention, map_of, mixing_of, program
 
 import foxscope
+from foxscope.errors import FoxscopeError
 from foxscope.recording import record
 
 LENGTH = 90
@@ -306,3 +308,42 @@ def test_nothing_needs_torch(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     check_file(tmp_path / "run.h5")
+
+
+def refused(*words: object) -> str:
+    """The last line of a command that fails."""
+    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, check=False, text=True)
+    assert done.returncode != 0, done.stdout
+    return done.stderr.splitlines()[-1]
+
+
+def record_ids(path: Path, ids: list[int], name: str = "mine", keep: str = "loss,gates,qk,values") -> None:
+    q, k = arrays((2, len(ids) - 1, 8), (2, len(ids) - 1, 8))
+    with record(path, name=name, input_ids=ids, keep=keep, check=False) as rec:
+        rec.attention(0, q, k, log_forget=log_gates(2, len(ids) - 1))
+        rec.logits(np.zeros((len(ids) - 1, 100), np.float32))
+
+
+def test_a_recording_without_bos_beside_a_run_of_the_program(tmp_path: Path) -> None:
+    ids = [7, 8, 9, 3, 5, 4, 6, 2, 1, 9, 9, 4]
+    (tmp_path / "ids.json").write_text(str(ids))
+    fox, mine, right = (tmp_path / f"{name}.h5" for name in ("fox", "mine", "right"))
+    program("run", "--model", f"fox={DATA / 'fox-pro'}", "--ids", tmp_path / "ids.json", "-o", fox)
+    record_ids(mine, ids)
+    with foxscope.open(fox) as run:
+        read = [*run["fox"].tokens.input_ids.tolist(), int(run["fox"].tokens.ids[-1])]
+        record_ids(right, read)
+        with (
+            foxscope.open(mine) as other,
+            pytest.raises(FoxscopeError, match=f"'fox' begins with token {read[0]}, as BOS") as error,
+        ):
+            run["fox"].head(0, 0).attention - other["mine"].head(0, 0).attention
+        assert "record on the tokens that the other read (docs/python-recording.md" in str(error.value)
+    heads = ["--heads", "fox:0:0,mine:0:0"]
+    for words in (["compare"], ["figure", "maps", *heads], ["figure", "compare"], ["figure", "comparison"]):
+        output = [] if words == ["compare"] else ["-o", tmp_path / "x.svg", "--force"]
+        said = refused(*words, fox, mine, *output)
+        assert re.search(rf"'?fox'? begins with BOS \(token {read[0]}\), which '?mine'? does not read", said), said
+        assert re.search(r"record '?mine'? again on the tokens that '?fox'? read \(docs/python-recording.md", said), said
+        program(*words, fox, right, *output)
+    assert "record both with the same input_ids" in refused("compare", f"a={mine}", f"b={right}")
