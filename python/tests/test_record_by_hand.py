@@ -347,3 +347,33 @@ def test_a_recording_without_bos_beside_a_run_of_the_program(tmp_path: Path) -> 
         assert re.search(r"record '?mine'? again on the tokens that '?fox'? read \(docs/python-recording.md", said), said
         program(*words, fox, right, *output)
     assert "record both with the same input_ids" in refused("compare", f"a={mine}", f"b={right}")
+
+
+def test_what_a_recording_cannot_do_is_not_advised(tmp_path: Path) -> None:
+    path, whole = tmp_path / "run.h5", tmp_path / "logits.h5"
+    record_ids(path, [7, 8, 9, 3, 5, 4, 6, 2], keep="loss,gates")
+    record_ids(whole, [7, 8, 9, 3, 5, 4, 6, 2], keep="loss,gates,qk,values,logits")
+    output = ["-o", tmp_path / "x.svg"]
+    gradients = "a recorded run has no model here: take the gradients in Python (docs/python-recording.md, Saliency)"
+    said = {
+        gradients: (
+            ["figure", "saliency", path, *output], ["heads", path, "--saliency"],
+            ["heads", path, "--sort", "saliency_scale"],
+        ),
+        "record it again with 'logits' in keep=, and call rec.logits(...)": (["info", path, "--predictions", 5],),
+        "record it again with 'qk' in keep=": (
+            ["heads", path, "--split"], ["map", path, "--head", "0:0", "--quantity", "attention", *output],
+        ),
+    }  # fmt: skip
+    for remedy, commands in said.items():
+        for words in commands:
+            line = refused(*words)
+            assert remedy in line and "--keep" not in line, line
+    assert "position  5" in program("info", whole, "--predictions", 5)
+    without = tmp_path / "without.h5"
+    record_ids(without, [7, 8, 9, 3], keep="qk")
+    with foxscope.open(without) as run:
+        with pytest.raises(FoxscopeError, match=r"losses were not kept: record it again, and call rec\.logits"):
+            _ = run.losses
+        with pytest.raises(FoxscopeError, match=r"gates of layer 0 were not kept: record it again with 'gates' in keep="):
+            _ = run[0].head(0, 0).cumulative_log_gate
