@@ -26,7 +26,7 @@
 #include "backend/base/plural.h"
 #include "backend/eval/loss/loss_comparison.h"
 #include "backend/file/run_file.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::cli {
@@ -112,20 +112,6 @@ std::pair<NamedRun, NamedRun> chooseRuns(const CompareOptions& options, const st
   return {runs.front(), runs.back()};
 }
 
-/// Says of two runs why their losses do not compare, and what to do.
-std::string differText(TokensDiffer differ) {
-  switch (differ) {
-    case TokensDiffer::texts:
-      return "read two texts, and losses are compared token by token of one: run both on one text";
-    case TokensDiffer::lengths:
-      return "read different numbers of tokens, and losses are compared token by token: run both to one --limit";
-    case TokensDiffer::tokens:
-      break;
-  }
-  return "read different tokens, and losses are compared token by token: choose models of one tokenizer, or figure "
-         "perplexity, which counts by the byte";
-}
-
 Compared compareRuns(const CompareOptions& options) {
   const auto [model, minus] = chooseRuns(options, openAll(options));
   if (model.run == minus.run) {
@@ -142,7 +128,11 @@ Compared compareRuns(const CompareOptions& options) {
     }
   }
   if (const auto differ = tokens_differ(*model.run, *minus.run)) {
-    throw Error(fmt::format("{}: '{}' and '{}' {}", filesText(options), model.name, minus.name, differText(*differ)));
+    const auto quoted = [](const NamedRun& run) { return NamedTrace{*run.run, "'" + run.name + "'"}; };
+    throw Error(
+        fmt::format("{}: {}", filesText(options),
+                    differ_text(*differ, quoted(model), quoted(minus),
+                                "choose models of one tokenizer, or figure perplexity, which counts by the byte")));
   }
   const Range rows = figure::parseRange("--rows", options.rows, model.run->info().length);
   return {model, minus, compare_losses(model.run->per_token_loss(), minus.run->per_token_loss(), rows)};

@@ -55,8 +55,13 @@ const TraceInfo& infoOf(const AtlasModel& model) { return model.info; }
 const TraceInfo& infoOf(const RunOnDevice& run) { return run->info(); }
 
 /// The first that has a gate, else the first of all, with a note if there was a choice.
+/// @throws UsageError where other files were named too, of which nothing would be drawn
 template <typename Of>
-const Of& firstGated(const std::vector<Of>& all, std::vector<std::string>& notes) {
+const Of& firstGated(const std::vector<Of>& all, const FigureSources& sources, std::vector<std::string>& notes) {
+  if (sources.files.size() > 1 && all.size() > 1) {
+    throw UsageError(fmt::format("{}: one model is drawn, and there are {}: --model names one, or name its file alone",
+                                 fmt::join(sources.files, ", "), namesOf(all)));
+  }
   const auto gated = std::ranges::find_if(all, [](const Of& one) { return forgets(infoOf(one)); });
   const Of& chosen = gated == all.end() ? all.front() : *gated;
   if (all.size() > 1) {
@@ -67,8 +72,9 @@ const Of& firstGated(const std::vector<Of>& all, std::vector<std::string>& notes
 
 /// The model that --model names, or firstGated.
 template <typename Of>
-const Of& chosenModel(const std::vector<Of>& models, const FigureSpec& spec, std::vector<std::string>& notes) {
-  if (!spec.has("model")) return firstGated(models, notes);
+const Of& chosenModel(const std::vector<Of>& models, const FigureSpec& spec, const FigureSources& sources,
+                      std::vector<std::string>& notes) {
+  if (!spec.has("model")) return firstGated(models, sources, notes);
   const std::string name = spec.text("model");
   const auto found = std::ranges::find_if(models, [&](const auto& model) { return nameOf(model) == name; });
   if (found != models.end()) return *found;
@@ -173,7 +179,7 @@ RunOnDevice FigureRequest::run(const Runs& runs) {
   if (!sources.runs.empty()) return runs.front();
   if (spec.has("model")) return named(runs, "--model", spec.text("model"));
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(sources.files, ", ")));
-  return firstGated(runs, notes);
+  return firstGated(runs, sources, notes);
 }
 
 std::optional<RunOnDevice> FigureRequest::run() {
@@ -183,11 +189,11 @@ std::optional<RunOnDevice> FigureRequest::run() {
 
 const EvaluatedHeads& FigureRequest::model(const std::vector<EvaluatedHeads>& models) {
   if (!sources.runs.empty()) return models.front();
-  return chosenModel(models, spec, notes);
+  return chosenModel(models, spec, sources, notes);
 }
 
 const AtlasModel& FigureRequest::model(const std::vector<AtlasModel>& models) {
-  return chosenModel(models, spec, notes);
+  return chosenModel(models, spec, sources, notes);
 }
 
 bool FigureRequest::ofAtlas() const {

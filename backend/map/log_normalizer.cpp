@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numbers>
 
 #include "backend/base/index.h"
 #include "backend/map/band_tiles.h"
@@ -18,8 +19,6 @@ namespace {
 
 namespace cpu = kernels::cpu;
 using cpu::kMapTile;
-
-constexpr double kNatsOfBit = 0.6931471805599453;
 
 /// The scratch of a thread.
 struct RowWorker {
@@ -62,7 +61,7 @@ bool sum_band(const HeadEntries& entries, const Range& rows, FirstKey first_key,
   if (!done) return false;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t n = row - rows.begin;
-    out[n] = static_cast<double>(worker.maximum[n]) * kNatsOfBit + std::log(worker.sum[n]);
+    out[n] = static_cast<double>(worker.maximum[n]) * std::numbers::ln2 + std::log(worker.sum[n]);
     if (entries.sink && first_key == FirstKey::counted) out[n] = log_of_sum(out[n], entries.log_sink_share(row));
   }
   return true;
@@ -89,7 +88,7 @@ bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team
     worker.reader.tile(begin / kMapTile, {0, 1}, worker.tile.data());
     for (std::int64_t n = begin; n < std::min(begin + kMapTile, rows.size()); ++n) {
       const bool seen = entries.window == 0 || rows.begin + n < entries.window;
-      const double log_first = static_cast<double>(worker.tile[index_of(n - begin)]) * kNatsOfBit;
+      const double log_first = static_cast<double>(worker.tile[index_of(n - begin)]) * std::numbers::ln2;
       const double of_sink = entries.sink ? std::exp(entries.log_sink_share(rows.begin + n)) : 0.0;
       const double beside = std::max(0.0, (seen ? -std::expm1(log_first) : 1.0) - of_sink);
       out[n] = std::log(beside);

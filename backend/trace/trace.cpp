@@ -13,19 +13,20 @@
 #include "backend/trace/mixer_text.h"
 #include "backend/trace/recorded.h"
 #include "backend/trace/row_source.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope {
 namespace {
 
-Error not_kept(const std::string& name, Keep keep) {
-  return Error(fmt::format("model '{}': the run did not keep {}: run again with '{}' in --keep", name,
-                           word_of(keep).title, word_of(keep).word));
+Error not_kept(const TraceInfo& info, Keep keep) {
+  return Error(
+      fmt::format("model '{}': the run did not keep {}: {}", info.name, word_of(keep).title, keep_remedy(info, keep)));
 }
 
 /// A layer that has others of a word's arrays lacks one of them: its file was made otherwise.
 Error lacks(const TraceInfo& info, int layer, const ArraySpec& spec) {
-  return Error(fmt::format("model '{}': layer {} has {} but no {}: run again with '{}' in --keep", info.name, layer,
-                           word_of(spec.keep).title, name_of(spec), word_of(spec.keep).word));
+  return Error(fmt::format("model '{}': layer {} has {} but no {}: {}", info.name, layer, word_of(spec.keep).title,
+                           name_of(spec), keep_remedy(info, spec.keep)));
 }
 
 /// Whether each layer forgets: its sums of log gates or decays say so, and what was said before where they were
@@ -170,12 +171,12 @@ void Trace::check_head(int layer, int head) const {
 
 std::span<const std::uint16_t> Trace::prediction_state() const {
   const ArrayValues* const values = find(TraceArray::prediction_state, 0);
-  if (values == nullptr) throw not_kept(info_.name, Keep::predictions);
+  if (values == nullptr) throw not_kept(info_, Keep::predictions);
   return std::get<std::vector<std::uint16_t>>(*values);
 }
 
 const QueryKeyStore& Trace::require_query_key() const {
-  if (query_key() == nullptr) throw not_kept(info_.name, Keep::query_key);
+  if (query_key() == nullptr) throw not_kept(info_, Keep::query_key);
   return *store_;
 }
 
@@ -216,7 +217,7 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
     const bool others = std::ranges::any_of(kTraceArrays, [&](const ArraySpec& other) {
       return other.keep == spec.keep && belongs_to(other, mixer) && has(other.array, layer);
     });
-    throw others ? lacks(info_, layer, spec) : not_kept(info_.name, spec.keep);
+    throw others ? lacks(info_, layer, spec) : not_kept(info_, spec.keep);
   }
   const int heads = static_cast<int>(shape_of(spec, info_, layer)[whole ? 1 : 0]);
   const int rows = whole ? info_.layers * heads : heads;
@@ -238,7 +239,7 @@ std::span<const T> Trace::part_of_layer(TraceArray array, int layer) const {
   const ArraySpec& spec = spec_of(array);
   assert(spec.repeat == Repeat::once);
   const ArrayValues* const values = find(array, 0);
-  if (values == nullptr) throw not_kept(info_.name, spec.keep);
+  if (values == nullptr) throw not_kept(info_, spec.keep);
   const std::span<const T> numbers = std::get<std::vector<T>>(*values);
   const std::size_t size = numbers.size() / static_cast<std::size_t>(info_.layers);
   return numbers.subspan(static_cast<std::size_t>(layer) * size, size);

@@ -83,13 +83,14 @@ class Agent:
         except ConnectionEnded:
             return self.connection().ask(do, fields, into=into)
 
-    def command(self, arguments: list[str], text: bytes = b"") -> bytes:
+    def command(self, arguments: list[str], text: bytes = b"", notes: list[str] | None = None) -> bytes:
         """Runs a command of the program there, with `text` as its standard input.
 
-        Returns its standard output. Raises FoxscopeError in the command's last line where it fails.
+        Returns its standard output; the lines that it says to people are added to `notes`. Raises FoxscopeError in the
+        command's last line where it fails.
         """
         output: list[bytes] = []
-        notes: list[str] = []
+        notes = [] if notes is None else notes
 
         def listen(header: dict[str, Json], parts: list[NDArray[Any]]) -> None:
             if "output" in header:

@@ -76,18 +76,27 @@ def _range(positions: Range, end: int, what: str) -> tuple[int, int]:
     return as_integer(positions[0], what), as_integer(positions[1], what)
 
 
+def _begins_one_earlier(read: NDArray[np.int32], other: NDArray[np.int32]) -> bool:
+    """Whether ids are, behind the first of them, those of another run from its first one on."""
+    common = min(len(read) - 1, len(other))
+    return common > 0 and np.array_equal(read[1 : 1 + common], other[:common])
+
+
 def _check_tokens(first: "Model", second: "Model") -> None:
     """Raises FoxscopeError unless both models read the same token at every position; warns where only the first differs."""
     read, other = first.tokens.input_ids, second.tokens.input_ids
     names = f"'{first.name}' of {first.run.path} and '{second.name}' of {second.run.path}"
     if len(read) != len(other) or not np.array_equal(read[1:], other[1:]):
         where = f"{len(read)} and {len(other)} positions"
-        if len(read) == len(other):
+        remedy = "run both on one text with one tokenizer"
+        if first.recorded or second.recorded:
+            remedy = "record on the tokens that the other read (docs/python-recording.md, Beside a model that the program runs)"
+        if _begins_one_earlier(read, other) != _begins_one_earlier(other, read):
+            longer = first if _begins_one_earlier(read, other) else second
+            where = f"'{longer.name}' begins with token {longer.tokens.input_ids[0]}, as BOS, and the other one behind it"
+        elif len(read) == len(other):
             where = f"the first that differs is at position {1 + int(np.argmin(read[1:] == other[1:]))}"
-        raise FoxscopeError(
-            f"{names} read different tokens ({where}), and maps are subtracted position by position: run both on one text "
-            "with one tokenizer"
-        )
+        raise FoxscopeError(f"{names} read different tokens ({where}), and maps are subtracted position by position: {remedy}")
     if read[0] != other[0]:
         warnings.warn(f"{names} read the same but for position 0, which is {read[0]} and {other[0]}", stacklevel=3)
 

@@ -1,5 +1,7 @@
 """Figures that the program draws."""
 
+import base64
+import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,12 +44,14 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
 
 
 class Figure:
-    """A figure of the program's: the bytes of an SVG, PDF, PNG or CSV file. A notebook shows it."""
+    """A figure of the program's: the bytes of an SVG, PDF, PNG or CSV file. A notebook shows it with its notes."""
 
-    def __init__(self, data: bytes, format: str, command: str) -> None:
+    def __init__(self, data: bytes, format: str, command: str, notes: Sequence[str] = ()) -> None:
         self.data = data
         self.format = format
         self.command = command
+        self.notes = list(notes)
+        """What the program says of it, a line each: what it chose where nothing was asked for, and what is left out."""
 
     def save(self, path: str | Path) -> None:
         """Writes the file. Raises FoxscopeError for a name with the ending of another format."""
@@ -62,7 +66,16 @@ class Figure:
             raise FoxscopeError(f"{path}: cannot be written ({error.strerror})") from None
 
     def __repr__(self) -> str:
-        return f"<figure, {self.format}, {len(self.data)} bytes: {self.command}>"
+        figure = f"<figure, {self.format}, {len(self.data)} bytes: {self.command}>"
+        return "\n  ".join([figure, *self.notes])
+
+    def _repr_html_(self) -> str | None:
+        if not self.notes or self.format not in ("svg", "png"):
+            return None
+        kind = "svg+xml" if self.format == "svg" else "png"
+        # As an image of its own: names within two SVG files on one page would be taken for one another.
+        picture = f'<img src="data:image/{kind};base64,{base64.b64encode(self.data).decode()}">'
+        return picture + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
 
     def _repr_svg_(self) -> str | None:
         return self.data.decode() if self.format == "svg" else None

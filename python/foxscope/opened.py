@@ -62,10 +62,10 @@ class OpenedFile:
         self._check_open()
         return self._agent.ask(do, fields, into=into)
 
-    def command(self, *arguments: str) -> bytes:
-        """Runs a command of the program where the file lies, and returns what it prints."""
+    def command(self, *arguments: str, notes: list[str] | None = None) -> bytes:
+        """Runs a command of the program where the file lies, and returns what it prints. `notes` takes what it says beside."""
         self._check_open()
-        return self._agent.command(list(arguments))
+        return self._agent.command(list(arguments), notes=notes)
 
     @property
     def path_there(self) -> str:
@@ -77,8 +77,9 @@ class OpenedFile:
         if format not in FORMATS:
             raise FoxscopeError(f"format {format!r}: use {', '.join(FORMATS)}")
         words = ["figure", kind, self._there, *more]
-        data = self.command(*words, "--quiet", "--format", format, "-o", "-")
-        return Figure(data, format, " ".join(["foxscope", *words]))
+        notes: list[str] = []
+        data = self.command(*words, "--format", format, "-o", "-", notes=notes)
+        return Figure(data, format, " ".join(["foxscope", *words]), notes)
 
     def close(self) -> None:
         """Closes it. The agent ends with the last file of its machine."""

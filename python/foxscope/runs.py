@@ -162,7 +162,7 @@ class Run(OpenedModels["Model"]):
         """
         kept = [model for model in self.models if model.loss is not None]
         if not kept:
-            raise FoxscopeError(f"{self.path}: losses were not kept: run again with --keep loss")
+            raise FoxscopeError(f"{self.path}: losses were not kept: {self.models[0].keep_remedy('loss')}")
         for model in kept[1:]:
             if model.tokens is not kept[0].tokens:
                 raise FoxscopeError(
@@ -335,10 +335,23 @@ class Model:
                 yield Head(self, layer, head)
 
     @property
+    def recorded(self) -> bool:
+        """Whether foxscope.record made it, so that the program knows no model of it."""
+        return str(self.info["attention_kernel"]).startswith("recorded")
+
+    def keep_remedy(self, word: str) -> str:
+        """Says how a run keeps its loss or gates, as the program does: a recorded one has its model in Python."""
+        if not self.recorded:
+            return f"run again with --keep {word}"
+        if word == "loss":
+            return "record it again, and call rec.logits(...) in the block"
+        return f"record it again with '{word}' in keep="
+
+    @property
     def losses(self) -> "pd.DataFrame":
         """The loss at each position, nats, beside `token`, the text that it predicts. The index is the position."""
         if self.loss is None:
-            raise FoxscopeError(f"{self.run.path}: model '{self.name}': losses were not kept: run again with --keep loss")
+            raise FoxscopeError(f"{self.run.path}: model '{self.name}': losses were not kept: {self.keep_remedy('loss')}")
         pandas = import_pandas()
         tokens = self.tokens.strings or self.tokens.ids
         index = pandas.RangeIndex(self.length, name="position")
@@ -453,7 +466,7 @@ class Head:
             mean: NDArray[np.float64] = np.cumsum(sums, axis=1)[:, -1] / sums.shape[1]
             return mean
         raise FoxscopeError(
-            f"{model.run.path}: model '{model.name}': gates of layer {self.layer} were not kept: run again with --keep gates"
+            f"{model.run.path}: model '{model.name}': gates of layer {self.layer} were not kept: {model.keep_remedy('gates')}"
         )
 
     @property

@@ -152,6 +152,9 @@ def test_figures_and_notebooks(atlas: Atlas) -> None:
     figure = atlas.figure("tokens", head=(5, 2), count=5)
     assert figure.data.startswith((b"<?xml", b"<svg"))
     assert "--head=5:2" in figure.command
+    chosen = atlas.figure("tokens")
+    assert any("--model chooses another" in note for note in chosen.notes)
+    assert any("--head chooses another" in note for note in chosen.notes)
     assert atlas["fox"].figure("similarity", format="png").data.startswith(b"\x89PNG")
     assert "fox" in atlas._repr_html_()
     assert "rate_decay_time" in atlas["fox"]._repr_html_()

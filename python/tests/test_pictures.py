@@ -1,6 +1,7 @@
 """Pictures of maps have the colours of `foxscope map`, and figures are its own."""
 
 import base64
+import html
 import io
 import os
 import re
@@ -217,3 +218,32 @@ def test_a_figure_of_several_files(run: Run) -> None:
         for other in (second, second.path):
             figure = run.figure("loss", others=[other], format="csv").data.decode()
             assert {line.split(",")[2] for line in figure.splitlines()[1:]} >= {"fox", "transformer", "delta"}
+
+
+def test_a_figure_has_the_notes_of_the_command(run: Run, run_path: Path, tmp_path: Path) -> None:
+    words = [PROGRAM, "figure", "gates", str(run_path), "--rows", "0:64", "-o", str(tmp_path / "gates.svg")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    figure = run.figure("gates", rows=(0, 64))
+    assert figure.notes == [line.removeprefix("foxscope: ") for line in done.stderr.splitlines()]
+    assert any("of fox, transformer this is fox: --model chooses another" in note for note in figure.notes)
+    page = figure._repr_html_()
+    assert page is not None
+    assert base64.b64encode(figure.data).decode() in page
+    for note in figure.notes:
+        assert note in repr(figure) and f"<p>{html.escape(note)}</p>" in page
+    assert run.figure("gates", rows=(0, 64), format="csv")._repr_html_() is None
+    chosen = run.figure("maps", heads=[("fox", 3, 0)], rows=(0, 64))
+    assert chosen.notes == []
+    assert repr(chosen).count("\n") == 0
+    assert chosen._repr_html_() is None
+
+
+def test_a_figure_of_one_model_does_not_leave_out_a_file(run: Run) -> None:
+    with foxscope.run({"delta": MODELS / "gated-deltanet-1m"}, TEXT) as second:
+        for kind in ("scatter", "gates"):
+            with pytest.raises(
+                FoxscopeError, match="one model is drawn, and there are fox, transformer, delta: --model names one"
+            ):
+                run.figure(kind, others=[second])
+        alone = second.figure("scatter", format="csv").data
+        assert run.figure("scatter", others=[second], model="delta", format="csv").data == alone

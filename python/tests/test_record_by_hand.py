@@ -1,5 +1,6 @@
 """rec.attention and rec.mixer on numpy arrays, without torch."""
 
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -10,9 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from recording_support import Array, assert_maps, check_file, dense_attention, map_of, mixing_of, program
+from recording_support import DATA, PROGRAM, Array, assert_maps, check_file, dense_attention, map_of, mixing_of, program
 
 import foxscope
+from foxscope.errors import FoxscopeError
 from foxscope.recording import record
 
 LENGTH = 90
@@ -308,3 +310,72 @@ def test_nothing_needs_torch(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     check_file(tmp_path / "run.h5")
+
+
+def refused(*words: object) -> str:
+    """The last line of a command that fails."""
+    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, check=False, text=True)
+    assert done.returncode != 0, done.stdout
+    return done.stderr.splitlines()[-1]
+
+
+def record_ids(path: Path, ids: list[int], name: str = "mine", keep: str = "loss,gates,qk,values") -> None:
+    q, k = arrays((2, len(ids) - 1, 8), (2, len(ids) - 1, 8))
+    with record(path, name=name, input_ids=ids, keep=keep, check=False) as rec:
+        rec.attention(0, q, k, log_forget=log_gates(2, len(ids) - 1))
+        rec.logits(np.zeros((len(ids) - 1, 100), np.float32))
+
+
+def test_a_recording_without_bos_beside_a_run_of_the_program(tmp_path: Path) -> None:
+    ids = [7, 8, 9, 3, 5, 4, 6, 2, 1, 9, 9, 4]
+    (tmp_path / "ids.json").write_text(str(ids))
+    fox, mine, right = (tmp_path / f"{name}.h5" for name in ("fox", "mine", "right"))
+    program("run", "--model", f"fox={DATA / 'fox-pro'}", "--ids", tmp_path / "ids.json", "-o", fox)
+    record_ids(mine, ids)
+    with foxscope.open(fox) as run:
+        read = [*run["fox"].tokens.input_ids.tolist(), int(run["fox"].tokens.ids[-1])]
+        record_ids(right, read)
+        with (
+            foxscope.open(mine) as other,
+            pytest.raises(FoxscopeError, match=f"'fox' begins with token {read[0]}, as BOS") as error,
+        ):
+            run["fox"].head(0, 0).attention - other["mine"].head(0, 0).attention
+        assert "record on the tokens that the other read (docs/python-recording.md" in str(error.value)
+    heads = ["--heads", "fox:0:0,mine:0:0"]
+    for words in (["compare"], ["figure", "maps", *heads], ["figure", "compare"], ["figure", "comparison"]):
+        output = [] if words == ["compare"] else ["-o", tmp_path / "x.svg", "--force"]
+        said = refused(*words, fox, mine, *output)
+        assert re.search(rf"'?fox'? begins with BOS \(token {read[0]}\), which '?mine'? does not read", said), said
+        assert re.search(r"record '?mine'? again on the tokens that '?fox'? read \(docs/python-recording.md", said), said
+        program(*words, fox, right, *output)
+    assert "record both with the same input_ids" in refused("compare", f"a={mine}", f"b={right}")
+
+
+def test_what_a_recording_cannot_do_is_not_advised(tmp_path: Path) -> None:
+    path, whole = tmp_path / "run.h5", tmp_path / "logits.h5"
+    record_ids(path, [7, 8, 9, 3, 5, 4, 6, 2], keep="loss,gates")
+    record_ids(whole, [7, 8, 9, 3, 5, 4, 6, 2], keep="loss,gates,qk,values,logits")
+    output = ["-o", tmp_path / "x.svg"]
+    gradients = "a recorded run has no model here: take the gradients in Python (docs/python-recording.md, Saliency)"
+    said = {
+        gradients: (
+            ["figure", "saliency", path, *output], ["heads", path, "--saliency"],
+            ["heads", path, "--sort", "saliency_scale"],
+        ),
+        "record it again with 'logits' in keep=, and call rec.logits(...)": (["info", path, "--predictions", 5],),
+        "record it again with 'qk' in keep=": (
+            ["heads", path, "--split"], ["map", path, "--head", "0:0", "--quantity", "attention", *output],
+        ),
+    }  # fmt: skip
+    for remedy, commands in said.items():
+        for words in commands:
+            line = refused(*words)
+            assert remedy in line and "--keep" not in line, line
+    assert "position  5" in program("info", whole, "--predictions", 5)
+    without = tmp_path / "without.h5"
+    record_ids(without, [7, 8, 9, 3], keep="qk")
+    with foxscope.open(without) as run:
+        with pytest.raises(FoxscopeError, match=r"losses were not kept: record it again, and call rec\.logits"):
+            _ = run.losses
+        with pytest.raises(FoxscopeError, match=r"gates of layer 0 were not kept: record it again with 'gates' in keep="):
+            _ = run[0].head(0, 0).cumulative_log_gate

@@ -1,5 +1,6 @@
 """What people stumble over at first, and the one line that says what to do."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +46,7 @@ def behind_a_projection(given: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (turned, r"likely cause: the order of axes: heads come first, so pass q\.transpose\(0, 1\), \[H, L, d\]"),
+        (turned, r"likely cause: the order of axes: heads come first, so pass q\.transpose\(-3, -2\)"),
         (summed, r"likely cause: log_forget, which is the sum c of log f up to each position: pass log f"),
         (behind_a_projection, r"likely cause: .*an output from behind a norm, a gate or a projection"),
     ],
@@ -59,8 +60,50 @@ def test_what_was_given_by_hand(change: Callable[..., Any], message: str, tmp_pa
     assert nothing_left(tmp_path)
 
 
+def recorded(given: dict[str, Any], path: Path) -> str:
+    """What recording a layer raises, or nothing."""
+    try:
+        with record(path, input_ids=list(range(LENGTH)), automatic=False) as rec:
+            rec.attention(0, **given)
+    except FoxscopeError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("key_heads", [HEADS, 2])
+@pytest.mark.parametrize("arrays", [torch.Tensor, np.ndarray])
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_what_the_error_says_of_axes_can_be_done_word_for_word(
+    batch: int, arrays: type, key_heads: int, tmp_path: Path
+) -> None:
+    given = fox()
+    if key_heads != HEADS:
+        shared = {name: given[name][:: HEADS // key_heads] for name in ("k", "v")}
+        k, v = (part.repeat_interleave(HEADS // key_heads, 0) for part in shared.values())
+        weights = dense_attention(*(part.double().numpy() for part in (given["q"], k, given["log_forget"])))
+        given |= shared | {"output": (torch.tensor(weights) @ v.double()).float()}
+    parts = {name: part[None].expand(batch, *part.shape) if batch else part for name, part in turned(given).items()}
+    if arrays is np.ndarray:
+        parts = {name: part.numpy() for name, part in parts.items()}
+    said = recorded(parts, tmp_path / "run.h5")
+    words = re.findall(r"(\w+)\.(transpose|swapaxes)\((-\d), (-\d)\)", said.partition("heads come first, so pass ")[2])
+    assert {name for name, *_ in words} == set(parts), said
+    for name, method, first, second in words:
+        parts[name] = getattr(parts[name], method)(int(first), int(second))
+    assert recorded(parts, tmp_path / "run.h5") == ""
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "log_forget", "output"])
+def test_a_part_alone_has_positions_first(name: str, tmp_path: Path) -> None:
+    given = fox()
+    said = recorded({**given, name: given[name].transpose(0, 1)}, tmp_path / "run.h5")
+    axes = "-2, -1" if name == "log_forget" else "-3, -2"
+    assert "heads come first" in said and f"{name}.transpose({axes})" in said, said
+    assert "heads come first" not in recorded({**given, "k": given["k"].transpose(1, 2)}, tmp_path / "run.h5")
+
+
 MIXERS: dict[str, tuple[Callable[..., Any], str]] = {
-    "turned": (turned, r"the order of axes: heads come first, so pass q\.transpose\(0, 1\)"),
+    "turned": (turned, r"the order of axes: heads come first, so pass q\.transpose\(-3, -2\)"),
     "summed": (
         lambda given: {**given, "log_decay": given["log_decay"].cumsum(1)},
         "log_decay, which is the sum c of log f up to each position: pass log f",

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/trace/decay_time.h"
-#include "backend/trace/losses_remedy.h"
 #include "backend/trace/recorder.h"
+#include "backend/trace/run_origin.h"
 #include "tests/error_of.h"
 
 namespace foxscope {
@@ -59,6 +59,59 @@ TEST(LossesRemedy, IsWhatGivesLossesToSuchAFile) {
   EXPECT_EQ(losses_remedy(info), "import it again with a tensor named loss, or write loss/per_token_loss");
   info.attention_kernel = "recorded: torch scaled_dot_product_attention";
   EXPECT_EQ(losses_remedy(info), "record it again, and call rec.logits(...) in the block");
+}
+
+TEST(KeepRemedy, IsForWhoMadeTheRun) {
+  TraceInfo info = small_info();
+  info.weights_sha256 = "0a";
+  info.attention_kernel = "cpu-tiled";
+  EXPECT_EQ(keep_remedy(info, Keep::query_key), "run again with 'qk' in --keep");
+  EXPECT_EQ(keep_remedy(info, Keep::rows, "--keep gates,rows,qk"), "run again with --keep gates,rows,qk");
+  EXPECT_EQ(origin_of(info), RunOrigin::program);
+  info.attention_kernel = "recorded: rec.attention";
+  EXPECT_EQ(origin_of(info), RunOrigin::recorded);
+  EXPECT_EQ(keep_remedy(info, Keep::query_key, "--keep qk"), "record it again with 'qk' in keep=");
+  EXPECT_EQ(keep_remedy(info, Keep::hidden),
+            "a recorded run has no model here, and foxscope.record keeps no hidden states");
+  for (const KeepWord& word : kKeepWords) {
+    EXPECT_EQ(keep_remedy(info, word.keep).find("run again"), std::string::npos) << word.word;
+  }
+}
+
+/// A run that read these tokens, the first of them BOS or not.
+std::shared_ptr<const Trace> run_that_read(const std::vector<std::int32_t>& ids, const char* first,
+                                           const char* kernel) {
+  TraceInfo info = small_info();
+  info.length = std::ssize(ids);
+  info.attention_kernel = kernel;
+  info.weights_sha256 = "0a";
+  auto tokens = std::make_shared<TokenTable>();
+  tokens->input_id = tokens->id = ids;
+  tokens->first_string = first;
+  return Recorder(info, {Keep::loss}, nullptr).finish(nullptr, std::move(tokens));
+}
+
+TEST(SameText, IsOfOneTokenMoreAtTheBeginning) {
+  const auto fox = run_that_read({0, 7, 8, 9}, "", "cuda");
+  const auto without = run_that_read({7, 8, 9, 4}, "The", "recorded: rec.attention");
+  const auto longer = run_that_read({0, 7, 8, 9, 4}, "", "recorded: rec.attention");
+  const NamedTrace a{*fox, "fox"};
+  const NamedTrace b{*without, "mine"};
+  const NamedTrace c{*longer, "long"};
+  EXPECT_EQ(one_token_more(a, b), "fox begins with BOS (token 0), which mine does not read");
+  EXPECT_EQ(one_token_more(b, a), one_token_more(a, b));
+  EXPECT_EQ(one_token_more({*run_that_read({5, 7, 8}, "a", "cuda"), "one"}, b),
+            "one begins with token 5, which mine does not read");
+  EXPECT_EQ(one_token_more(a, c), "");
+  EXPECT_EQ(
+      one_token_more({*run_that_read({7, 7, 7}, "", "cuda"), "x"}, {*run_that_read({7, 7, 7, 7}, "", "cuda"), "y"}),
+      "");
+  EXPECT_EQ(same_text_remedy(a, a), "run both on one text");
+  EXPECT_EQ(same_text_remedy(a, a, "run both to one --length"), "run both to one --length");
+  EXPECT_EQ(same_text_remedy(b, c), "record both with the same input_ids");
+  for (const auto& said : {same_text_remedy(a, b), same_text_remedy(b, a, "run both to one --length")}) {
+    EXPECT_NE(said.find("record mine again on the tokens that fox read"), std::string::npos) << said;
+  }
 }
 
 TEST(DecayTime, IsInfiniteWhereNothingIsForgotten) {
@@ -212,7 +265,7 @@ TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->require_query_key()); }),
             "model 'fox': the run did not keep queries and keys: run again with 'qk' in --keep");
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->log_forget_gradient(0, 0)); }),
-            "model 'fox': the run did not keep saliency: run again with 'saliency' in --keep");
+            "model 'fox': the run did not keep saliency: run again with --keep loss,gates,saliency");
   EXPECT_TRUE(record({Keep::gates})->per_token_loss().empty());
 }
 

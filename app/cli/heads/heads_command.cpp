@@ -21,6 +21,7 @@
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
 #include "backend/map/team.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::cli {
 namespace {
@@ -94,21 +95,26 @@ int layersWithAttention(const Trace& trace) {
   return count;
 }
 
-/// The first layer whose attention has no statistics: the arrays that it lacks, and the part that has no numbers.
+/// The first layer whose attention has no statistics: the arrays that it lacks, the part that has no numbers, and what
+/// gives them.
 struct Lacking {
   std::string words;
   std::string of;
+  std::string remedy;
 };
 Lacking lackingOf(const Trace& trace) {
   const std::string rows = "queries and keys or row normalisers were";
-  if (layersWithAttention(trace) == 0 && trace.query_key() == nullptr) return {rows, "attention"};
+  const auto remedy = [&](Keep keep) { return keep_remedy(trace.info(), keep, "--keep gates,rows,qk"); };
+  const std::string ofRows = remedy(trace.query_key() == nullptr ? Keep::query_key : Keep::rows);
+  if (layersWithAttention(trace) == 0 && trace.query_key() == nullptr) return {rows, "attention", ofRows};
   int layer = 0;
   while (layer + 1 < trace.info().layers && trace.has_attention(layer)) ++layer;
   if (trace.info().mixer(layer).has_softmax()) {
-    return {rows, layersWithAttention(trace) > 0 ? "softmax attention" : "attention"};
+    return {rows, layersWithAttention(trace) > 0 ? "softmax attention" : "attention", ofRows};
   }
   const TraceArray array = trace.lacking(layer).value_or(TraceArray::query);
-  return {fmt::format("{} of layer {} was", name_of(spec_of(array)), layer), "that layer"};
+  const ArraySpec& spec = spec_of(array);
+  return {fmt::format("{} of layer {} was", name_of(spec), layer), "that layer", remedy(spec.keep)};
 }
 
 bool hasAttention(const Trace& trace) {
@@ -125,9 +131,9 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   check_rows(measure.statistics.rows, trace.info().length);
   const bool needed = options.split || options.match;
   if (needed && !hasAttention(trace)) {
-    throw Error(fmt::format("{}: model '{}': {} not kept, and {} needs them: run again with --keep gates,rows,qk",
-                            options.file, trace.info().name, lackingOf(trace).words,
-                            options.split ? "--split" : "--match"));
+    const Lacking lacking = lackingOf(trace);
+    throw Error(fmt::format("{}: model '{}': {} not kept, and {} needs them: {}", options.file, trace.info().name,
+                            lacking.words, options.split ? "--split" : "--match", lacking.remedy));
   }
   if (options.split && !trace.info().has_softmax()) {
     throw UsageError(
@@ -135,8 +141,8 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
                     options.file, trace.info().name));
   }
   if (options.saliency && !trace.has(TraceArray::log_forget_gradient)) {
-    throw Error(fmt::format("{}: model '{}': saliency was not kept: run again with --keep loss,gates,saliency",
-                            options.file, trace.info().name));
+    throw Error(fmt::format("{}: model '{}': saliency was not kept: {}", options.file, trace.info().name,
+                            keep_remedy(trace.info(), Keep::saliency)));
   }
   return measure;
 }
@@ -219,15 +225,13 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
   const bool tellsAttention = form != HeadsForm::table || !(options.saliency || options.byClass);
   if (!hasAttention(*trace) && tellsAttention) {
     const Lacking lacking = lackingOf(*trace);
-    context.console.note(
-        fmt::format("{}: {} not kept, so there is nothing to say of {}: run again with --keep gates,rows,qk",
-                    options.file, lacking.words, lacking.of));
+    context.console.note(fmt::format("{}: {} not kept, so there is nothing to say of {}: {}", options.file,
+                                     lacking.words, lacking.of, lacking.remedy));
   }
   if (options.saliency && forgets(trace->info()) && ordering_number(*trace) == SaliencyNumber::per_nat) {
     context.console.note(
-        fmt::format("{}: gates were not kept, so saliency_scale and saliency_absolute are not known: run again with "
-                    "--keep loss,gates,saliency",
-                    options.file));
+        fmt::format("{}: gates were not kept, so saliency_scale and saliency_absolute are not known: {}", options.file,
+                    keep_remedy(trace->info(), Keep::gates, "--keep loss,gates,saliency")));
   }
   std::vector<TokenClassSet> classes;
   if (options.byClass) measure.classes = classes = read_classes(*trace);

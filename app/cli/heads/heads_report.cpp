@@ -14,6 +14,7 @@
 #include "backend/base/error.h"
 #include "backend/base/nearest_name.h"
 #include "backend/trace/decay_time.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::cli {
 namespace {
@@ -205,8 +206,8 @@ double valueOf(const HeadsReport& report, const ReportedHead& head, const std::s
   const auto found =
       std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return column.first == name; });
   if (found == columns.end() && name.starts_with("saliency") && !head.measures.statistics.saliency) {
-    throw UsageError(fmt::format(
-        "--sort {}: model '{}': saliency was not kept: run again with --keep loss,gates,saliency", name, report.model));
+    throw UsageError(fmt::format("--sort {}: model '{}': saliency was not kept: {}", name, report.model,
+                                 keep_remedy(report.run->info(), Keep::saliency)));
   }
   if (found == columns.end()) {
     throw UsageError(

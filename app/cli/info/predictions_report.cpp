@@ -13,6 +13,7 @@
 #include "backend/base/error.h"
 #include "backend/base/index.h"
 #include "backend/eval/predictions/predictions.h"
+#include "backend/trace/run_origin.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::cli {
@@ -57,8 +58,8 @@ std::optional<std::vector<Predicting>> predictingOf(const RunFile& file, const P
   }
   const bool kept = std::ranges::any_of(all, [](const Predicting& each) { return keeps_predictions(*each.run); });
   if (!kept) {
-    throw Error(fmt::format("{}: no model of it kept what predictions are made of: run again with --keep predictions",
-                            request.path));
+    throw Error(fmt::format("{}: no model of it kept what predictions are made of: {}", request.path,
+                            keep_remedy(all.front().run->info(), Keep::predictions, "--keep predictions")));
   }
   std::erase_if(all, [](const Predicting& each) {
     return prediction_source(*each.run, each.head != nullptr) == PredictionSource::none;

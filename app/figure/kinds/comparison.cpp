@@ -20,7 +20,7 @@
 #include "app/figure/words_panel.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_comparison.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::figure {

@@ -10,7 +10,7 @@
 #include "backend/base/error.h"
 #include "backend/eval/loss/loss_change.h"
 #include "backend/eval/loss/text_curve.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::figure {
 namespace {

@@ -7,6 +7,7 @@
 #include "app/figure/quantity_text.h"
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::figure {
 
@@ -35,22 +36,26 @@ ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<con
 std::optional<std::string> requireSameTokens(const Trace& first, const Trace& second) {
   const std::vector<std::int32_t>& read = first.tokens()->input_id;
   const std::vector<std::int32_t>& other = second.tokens()->input_id;
-  const std::string names = fmt::format("{} and {}", first.info().name, second.info().name);
+  const NamedTrace a{first, first.info().name};
+  const NamedTrace b{second, second.info().name};
+  const std::string names = fmt::format("{} and {}", a.name, b.name);
   const bool ofText = first.text() && second.text();
-  if (ofText && !same_text(*first.text(), *second.text())) {
-    throw UsageError(names + " did not read the same text: run both on one text in one command");
-  }
-  if (read.size() == other.size() && std::equal(read.begin() + 1, read.end(), other.begin() + 1)) {
+  const bool ofTwoTexts = ofText && !same_text(*first.text(), *second.text());
+  if (!ofTwoTexts && read.size() == other.size() && std::equal(read.begin() + 1, read.end(), other.begin() + 1)) {
     if (read.front() == other.front()) return std::nullopt;
     return fmt::format(
         "{} read the same from position 1 on, behind BOS {} and {}: run both with --bos for one that they share", names,
         read.front(), other.front());
   }
+  if (const std::string why = one_token_more(a, b); !why.empty()) {
+    throw UsageError(fmt::format("{} did not read the same tokens: {}: {}", names, why, same_text_remedy(a, b)));
+  }
+  if (ofTwoTexts) throw UsageError(fmt::format("{} did not read the same text: {}", names, same_text_remedy(a, b)));
   if (ofText && read.size() == other.size()) {
     throw UsageError(names +
                      " did not read the same tokens, their tokenizers differ: draw each in a figure of its own");
   }
-  throw UsageError(names + " did not read the same tokens: run both on one text in one command");
+  throw UsageError(fmt::format("{} did not read the same tokens: {}", names, same_text_remedy(a, b)));
 }
 
 void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown) {

@@ -17,7 +17,7 @@
 #include "app/figure/token_text.h"
 #include "backend/base/error.h"
 #include "backend/base/number_ranges.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::figure {
 namespace {

@@ -16,6 +16,7 @@
 #include "app/figure/page/axis_ticks.h"
 #include "app/figure/page/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::figure {
 namespace {
@@ -172,14 +173,14 @@ std::optional<DrawnFigure> drawSaliency(const RunOnDevice& trace, const Saliency
                                         const FigureStyle& style, const Job& job) {
   const TraceInfo& info = trace->info();
   if (!trace->has(TraceArray::log_forget_gradient)) {
-    throw Error(fmt::format("{}: saliency was not kept: run again with --keep loss,gates,saliency", info.name));
+    throw Error(fmt::format("{}: saliency was not kept: {}", info.name, keep_remedy(info, Keep::saliency)));
   }
   const Range range = options.positions.value_or(shownByItself(info));
   requirePositions(range, info.length);
   const SaliencyNumber number = options.number.value_or(ordering_number(*trace));
   if (number != SaliencyNumber::per_nat && forgets(info) && ordering_number(*trace) == SaliencyNumber::per_nat) {
-    throw Error(fmt::format("{}: gates were not kept, and {} is of them: run again with --keep loss,gates,saliency",
-                            info.name, to_string(number)));
+    throw Error(fmt::format("{}: gates were not kept, and {} is of them: {}", info.name, to_string(number),
+                            keep_remedy(info, Keep::gates, "--keep loss,gates,saliency")));
   }
   auto sizes = numbersOf(trace, number, job);
   if (!sizes) return std::nullopt;

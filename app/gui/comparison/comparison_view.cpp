@@ -38,22 +38,6 @@ QString answerText(const QString& name, const LossChange& difference) {
            countWords(difference.tokens));
 }
 
-/// Says of the runs %1 and %2 why their losses do not compare.
-QString whyNot(TokensDiffer differ) {
-  switch (differ) {
-    case TokensDiffer::texts:
-      return ComparisonView::tr("%1 and %2 read two texts, and losses are compared token by token of one.");
-    case TokensDiffer::lengths:
-      return ComparisonView::tr(
-          "%1 and %2 read different numbers of tokens, and losses are compared token by token: run both to one limit.");
-    case TokensDiffer::tokens:
-      break;
-  }
-  return ComparisonView::tr(
-      "%1 and %2 read different tokens, and losses are compared token by token. Perplexity by the "
-      "byte is in the curves.");
-}
-
 }  // namespace
 
 ComparisonView::ComparisonView(RunList& runs, QWidget* parent)
@@ -177,7 +161,10 @@ void ComparisonView::ask() {
   if (model == nullptr || minus == nullptr) return;
   if (model == minus) return showMessage(tr("A model differs from itself in nothing: choose two."));
   if (const auto differ = tokens_differ(*model->trace, *minus->trace)) {
-    return showMessage(whyNot(*differ).arg(shortName(model->name), shortName(minus->name)));
+    const auto named = [](const Run& run) { return NamedTrace{*run.trace, shortName(run.name).toStdString()}; };
+    const std::string why =
+        differ_text(*differ, named(*model), named(*minus), "perplexity by the byte is in the curves");
+    return showMessage(QString::fromStdString(why) + '.');
   }
   JobRunner::Request<Answer> request;
   request.work = [answer = Answer{model->id, minus->id, {}, {}}, own = model->trace, other = minus->trace,

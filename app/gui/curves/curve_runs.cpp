@@ -10,7 +10,7 @@
 #include <QStringList>
 
 #include "backend/map/statistics/head_saliency.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::gui::curves {
 namespace {

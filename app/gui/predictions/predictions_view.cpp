@@ -16,6 +16,7 @@
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
 #include "backend/eval/predictions/predictions.h"
+#include "backend/trace/run_origin.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::gui {
@@ -153,6 +154,11 @@ void PredictionsView::showMessage(const QString& message) {
 
 // Says what a run lacks to tell its predictions, before its model is looked for.
 QString PredictionsView::obstacleOf(const Run& run) const {
+  const TraceInfo& info = run.trace->info();
+  if (origin_of(info) == RunOrigin::recorded) {
+    return tr("%1 did not keep what predictions are made of: %2.")
+        .arg(run.name, QString::fromStdString(keep_remedy(info, Keep::predictions)));
+  }
   return run.file.isEmpty() || !run.model.isEmpty()
              ? tr("%1 did not keep what predictions are made of: run it again (F5).").arg(run.name)
              : tr("The file of %1 holds no predictions: write it with foxscope run --keep predictions, or open the "

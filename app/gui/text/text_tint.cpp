@@ -16,7 +16,7 @@
 #include "backend/map/map.h"
 #include "backend/map/statistics/expert_use.h"
 #include "backend/map/statistics/head_saliency.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::gui {
 namespace {

@@ -33,6 +33,26 @@ std::optional<TokensDiffer> tokens_differ(const Trace& run, const Trace& minus) 
   return std::equal(ids.begin(), ids.begin() + common, others.begin()) ? TokensDiffer::lengths : TokensDiffer::tokens;
 }
 
+std::string differ_text(TokensDiffer differ, const NamedTrace& run, const NamedTrace& minus,
+                        const std::string& other_tokens) {
+  const std::string names = fmt::format("{} and {} read", run.name, minus.name);
+  const std::string remedy = same_text_remedy(run, minus);
+  if (const std::string why = one_token_more(run, minus); !why.empty()) {
+    return fmt::format("{} different tokens: {}: {}", names, why, remedy);
+  }
+  switch (differ) {
+    case TokensDiffer::texts:
+      return fmt::format("{} two texts, and losses are compared token by token of one: {}", names, remedy);
+    case TokensDiffer::lengths:
+      return fmt::format("{} {} and {} tokens, and losses are compared token by token: {}", names,
+                         run.run.info().length, minus.run.info().length,
+                         same_text_remedy(run, minus, "run both to one --length"));
+    case TokensDiffer::tokens:
+      break;
+  }
+  return fmt::format("{} different tokens, and losses are compared token by token: {}", names, other_tokens);
+}
+
 std::optional<std::int64_t> first_unknown_loss(std::span<const float> losses) {
   const auto unknown = std::ranges::find_if(losses, [](float loss) { return !std::isfinite(loss); });
   return unknown == losses.end() ? std::nullopt : std::optional<std::int64_t>(unknown - losses.begin());

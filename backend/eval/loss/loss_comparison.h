@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/base/range.h"
 #include "backend/eval/loss/loss_change.h"
+#include "backend/trace/run_origin.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {
@@ -38,6 +40,10 @@ enum class TokensDiffer {
 
 /// @returns nothing where both predict the same tokens
 std::optional<TokensDiffer> tokens_differ(const Trace& run, const Trace& minus);
+/// Says why the losses of two runs are not compared, and what to do; the same in a command and in the window.
+/// @param other_tokens  what to do where one text is cut into other tokens
+std::string differ_text(TokensDiffer differ, const NamedTrace& run, const NamedTrace& minus,
+                        const std::string& other_tokens);
 
 /// The first position whose loss is not a finite number, as in a damaged file; nothing where all are.
 std::optional<std::int64_t> first_unknown_loss(std::span<const float> losses);

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/trace/losses_remedy.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numbers>
 #include <unordered_map>
 #include <utility>
 
@@ -19,7 +20,6 @@ namespace {
 
 using kernels::cpu::kMapTile;
 
-constexpr double kNatsOfBit = 0.6931471805599453;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr float kNoEntry = -std::numeric_limits<float>::infinity();
 
@@ -119,7 +119,7 @@ void measure_row(const HeadEntries& entries, std::int64_t row, std::span<const f
   double square = 0;
   for (std::int64_t key = 0; key <= row; ++key) {
     const auto entry = static_cast<double>(attention[index_of(key)]);
-    if (entry != 0) rows.entropy[n] -= entry * static_cast<double>(logarithm[index_of(key)]) * kNatsOfBit;
+    if (entry != 0) rows.entropy[n] -= entry * static_cast<double>(logarithm[index_of(key)]) * std::numbers::ln2;
     if (entries.gated) {
       rows.log_decay[n] += entry * (entries.gate[index_of(row)] - entries.gate[index_of(key)]);
     }

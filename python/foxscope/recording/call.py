@@ -132,8 +132,49 @@ class Call:
 PARTS = ("q", "k", "v", "log_decay", "beta", "decay_rate", "erase_read", "erase_write", "sinks", "output")
 
 
-def _fail(where: str, name: str, expected: str, found: list[int]) -> FoxscopeError:
-    return FoxscopeError(f"{where}: {name}: expected {expected}, got {found}")
+#: Parts with an axis of positions.
+_OF_POSITIONS = ("q", "k", "v", "output", "log_decay", "beta", "erase_read", "erase_write")
+
+
+def _shown(call: Call, name: str) -> str:
+    """A part as a user calls it."""
+    return "log_forget" if name == "log_decay" and call.mixer == "attention" else name
+
+
+def _turned(call: Call, name: str) -> str:
+    """The code that exchanges positions and heads of a part, with or without a batch axis."""
+    part = getattr(call, name)
+    method = "transpose" if is_torch(part) else "swapaxes"
+    return f"{_shown(call, name)}.{method}({'-3, -2' if part.ndim == 3 else '-2, -1'})"
+
+
+def heads_first(call: Call) -> str:
+    """What to do where all parts have positions first, [L, H, d] and [L, H], with or without a batch axis."""
+    parts = [(name, getattr(call, name).ndim) for name in _OF_POSITIONS if getattr(call, name) is not None]
+    said = []
+    for axes, shape in ((3, "[H, L, d]"), (2, "[H, L]")):
+        turned = [_turned(call, name) for name, count in parts if count == axes]
+        if turned:
+            said.append(f"{', '.join(turned)}, {shape}")
+    return f"heads come first, so pass {', and '.join(said)}"
+
+
+def _order_of_axes(call: Call, name: str) -> str:
+    """What to do where a part does not fit q, as all of them or one of the two seem to have positions first; or nothing."""
+    part = getattr(call, name)
+    if name == "q" or call.q.ndim != 3 or part.ndim not in (2, 3):
+        return ""
+    (heads, positions), found = call.q.shape[:2], part.shape[:2]
+    if name == "k" and found[0] == heads and found[1] < positions and part.shape[2] == call.d:
+        return f": {heads_first(call)}"
+    if heads != positions and (found[0] == positions != found[1] or found[1] == heads != found[0]):
+        return f": heads come first, so pass {_turned(call, name)} or {_turned(call, 'q')}, whichever has positions first"
+    return ""
+
+
+def _fail(where: str, call: Call, name: str, expected: str) -> FoxscopeError:
+    found = shape_of(getattr(call, name))
+    return FoxscopeError(f"{where}: {_shown(call, name)}: expected {expected}, got {found}{_order_of_axes(call, name)}")
 
 
 def one_sequence(value: Tensor | None, axes: int, sequence: int, where: str, name: str) -> Tensor | None:
@@ -184,21 +225,21 @@ def _check_shapes(call: Call, where: str) -> None:
     for name in ("q", "k", "v"):
         part = getattr(call, name)
         if part is not None and (part.ndim != 3 or 0 in part.shape):
-            raise _fail(where, name, "[heads, positions, channels]", shape_of(part))
+            raise _fail(where, call, name, "[heads, positions, channels]")
     n, m, d = call.rows, int(call.k.shape[1]), call.d
     if call.k.shape[2] != d:
-        raise _fail(where, "k", f"[heads, {m}, {d}] as q has {d} channels", shape_of(call.k))
+        raise _fail(where, call, "k", f"[heads, {m}, {d}] as q has {d} channels")
     if m < n:
-        raise _fail(where, "k", f"[heads, {n}, {d}] as q has {n} positions", shape_of(call.k))
+        raise _fail(where, call, "k", f"[heads, {n}, {d}] as q has {n} positions")
     if call.v is not None and call.v.shape[1] != m:
-        raise _fail(where, "v", f"[heads, {m}, channels] as k has {m} positions", shape_of(call.v))
+        raise _fail(where, call, "v", f"[heads, {m}, channels] as k has {m} positions")
     heads = call.heads
     for name in ("q", "k", "v"):
         part = getattr(call, name)
         if part is not None and heads % part.shape[0] != 0:
-            raise _fail(where, name, f"a number of heads that divides {heads}", shape_of(part))
+            raise _fail(where, call, name, f"a number of heads that divides {heads}")
     if call.mixer == "attention" and call.v is not None and call.v.shape[0] != call.k.shape[0]:
-        raise _fail(where, "v", f"[{call.k.shape[0]}, {m}, channels] as k has", shape_of(call.v))
+        raise _fail(where, call, "v", f"[{call.k.shape[0]}, {m}, channels] as k has")
     decays, writes_beta, erases = MIXERS[call.mixer]
     if call.decay not in decays:
         raise FoxscopeError(
@@ -211,8 +252,7 @@ def _check_shapes(call: Call, where: str) -> None:
     for name, shape in expected.items():
         part = getattr(call, name)
         if part is not None and tuple(part.shape) != shape:
-            shown = "log_forget" if name == "log_decay" and call.mixer == "attention" else name
-            raise _fail(where, shown, str(list(shape)), shape_of(part))
+            raise _fail(where, call, name, str(list(shape)))
     for name, belongs in (("beta", writes_beta), ("erase_read", erases), ("erase_write", erases)):
         if (getattr(call, name) is not None) != belongs:
             raise FoxscopeError(f"{where}: {call.mixer} {'needs' if belongs else 'has no'} {name}")
@@ -220,7 +260,7 @@ def _check_shapes(call: Call, where: str) -> None:
         out_heads = int(call.q.shape[0]) if call.mixer == "delta_product" else heads
         channels = call.output.shape[-1] if call.v is None else call.v.shape[2]
         if tuple(call.output.shape) != (out_heads, n, channels):
-            raise _fail(where, "output", str([out_heads, n, int(channels)]), shape_of(call.output))
+            raise _fail(where, call, "output", str([out_heads, n, int(channels)]))
 
 
 #: Parts that hold finite numbers alone. A closed gate is -infinity.
@@ -295,7 +335,7 @@ def _check_scalars(call: Call, where: str) -> None:
 
 
 def _check_gates(call: Call, log_decay: Tensor, where: str) -> None:
-    shown = "log_forget" if call.mixer == "attention" else "log_decay"
+    shown = _shown(call, "log_decay")
     for head in range(log_decay.shape[0]):
         numbers = to_float64(log_decay[head])
         wrong = np.argwhere(~(numbers <= MOST_LOG_FORGET))

@@ -42,7 +42,7 @@ from .arrays import (
     to_float64,
     torch_module,
 )
-from .call import CLOSED, MIXERS, PARTS, Call
+from .call import CLOSED, MIXERS, PARTS, Call, heads_first
 from .linear_rows import linear_rows
 from .readings import Readings
 
@@ -644,11 +644,12 @@ def likely_cause(short: Call, allowed: Float64) -> str:
     """Words for the reason why the first rows differ: the first other operator that gives what the model gave."""
     if short.dropout > 0:
         return f"dropout of {short.dropout:g} in the attention: call model.eval() before"
+    turn = heads_first(short)
     parts: dict[str, Any] = {name: to_float64(part) for name in PARTS if (part := getattr(short, name)) is not None}
     short = replace(short, **parts)
     given: Float64 = parts["output"]
     if _fits_turned(short, allowed):
-        return "the order of axes: heads come first, so pass q.transpose(0, 1), [H, L, d], and the other parts alike"
+        return f"the order of axes: {turn}"
     for cause, make in _variants(short):
         with np.errstate(all="ignore"):
             if _fits(given, first_rows(make()), allowed):

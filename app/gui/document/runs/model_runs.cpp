@@ -16,6 +16,7 @@
 #include "backend/model/session/engine.h"
 #include "backend/model/session/run.h"
 #include "backend/text/token_ids.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::gui {
 namespace {
@@ -61,6 +62,9 @@ RunRequest withExperts(RunRequest run, const OpenedModel& model) {
 
 /// The reason why a run cannot be made once more; empty where it can.
 QString obstacleTo(const Run& run, const QString& doing) {
+  if (origin_of(run.trace->info()) == RunOrigin::recorded) {
+    return ModelRuns::tr("%1 was recorded in Python, and %2 needs its model, which is not here").arg(run.name, doing);
+  }
   if (run.model.isEmpty()) {
     return ModelRuns::tr(
                "%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, "
@@ -296,6 +300,9 @@ QString ModelRuns::saliencyObstacle(RunId id) const {
   const Run* from = m_runs.run(id);
   if (from == nullptr) return {};
   const TraceInfo& info = from->trace->info();
+  if (origin_of(info) == RunOrigin::recorded) {
+    return tr("%1 kept no saliency: %2").arg(from->name, QString::fromStdString(keep_remedy(info, Keep::saliency)));
+  }
   const bool mixed =
       std::ranges::any_of(info.mixers, [](const LayerMixer& one) { return one.mixer == Mixer::attention; });
   for (int layer = 0; layer < info.layers; ++layer) {
