@@ -58,7 +58,13 @@ WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t
       seed_(seed),
       bins_(distance_bins(run->info().length).size()),
       fall_(falls_of(*run)),
-      heads_(index_of(run->info().layers) * index_of(run->info().heads)) {}
+      heads_(index_of(run->info().layers) * index_of(run->info().heads)) {
+  if (count_ == 0) return;
+  StatisticsOptions options;
+  options.rows = count_;
+  options.rows_seed = seed_;
+  shared_ = std::make_shared<const SharedRows>(shared_rows(*run, options));
+}
 
 void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
   const std::size_t place = index_of(of.layer) * index_of(run_->info().heads) + index_of(of.head);
@@ -86,6 +92,7 @@ bool WindowRows::measure(int layer, int head, const Job& job) {
   if (count_ > 0) {
     options.rows = count_;
     options.rows_seed = seed_;
+    options.shared = shared_;
     options.take_rows = [this](const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
       take(of, sample, rows);
     };
