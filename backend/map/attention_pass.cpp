@@ -210,7 +210,7 @@ DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows, do
 }
 
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job) {
-  const std::vector<std::uint8_t> sees = rows_with_repeats(entries.token, entries.window);
+  const std::vector<std::uint8_t> sees = rows_with_repeats(repeat_distances(entries.token), entries.window);
   const auto repeats = static_cast<std::int64_t>(std::ranges::count(sees, 1));
   if (entries.head.gpu && DeviceSpreads::takes(entries)) {
     DeviceSpreads spreads({&entries}, *entries.head.gpu);

@@ -25,9 +25,13 @@ constexpr const char* kWithoutFirst = "_without_first";
 
 constexpr const char* kError = "_error";
 
+void addNumber(Columns& columns, const std::string& name, double value, const std::optional<double>& error) {
+  columns.emplace_back(name, value);
+  if (error) columns.emplace_back(name + kError, *error);
+}
+
 void addNumber(Columns& columns, const HeadNumber& number) {
-  columns.emplace_back(number.name, number.value);
-  if (number.error) columns.emplace_back(number.name + kError, *number.error);
+  addNumber(columns, std::string(number.name), number.value, number.error);
 }
 
 void addNumbers(Columns& columns, const std::vector<HeadNumber>& numbers) {
@@ -42,13 +46,10 @@ void addBins(Columns& columns, const HeadsReport& report, const ReportedHead& he
   const std::size_t stem = name.starts_with("mass") ? 4 : name.size();
   const auto bins = distance_bins(report.tokens);
   for (std::size_t n = 0; n < bins.size(); ++n) {
-    HeadNumber number{fmt::format("{}_{}_{}{}", name.substr(0, stem), bins[n].from, bins[n].to - 1, name.substr(stem)),
-                      "", kNone};
-    if (profile != profiles.end()) {
-      number.value = profile->bins[n];
-      if (!profile->errors.empty()) number.error = profile->errors[n];
-    }
-    addNumber(columns, number);
+    const bool known = profile != profiles.end();
+    const bool estimated = known && !profile->errors.empty();
+    addNumber(columns, fmt::format("{}_{}_{}{}", name.substr(0, stem), bins[n].from, bins[n].to - 1, name.substr(stem)),
+              known ? profile->bins[n] : kNone, estimated ? std::optional(profile->errors[n]) : std::nullopt);
   }
 }
 
@@ -99,8 +100,8 @@ void addSaliency(Columns& columns, const HeadsReport& report, const ReportedHead
 void addSplit(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
   // A head without attention has the same columns, all of them empty.
   const auto& split = head.measures.split;
-  for (HeadNumber& number : split_numbers(split.value_or(DecaySplit()))) {
-    columns.emplace_back(std::move(number.name), split ? number.value : kNone);
+  for (const HeadNumber& number : split_numbers(split.value_or(DecaySplit()))) {
+    columns.emplace_back(number.name, split ? number.value : kNone);
   }
   for (const char* suffix : {"_without_gate", "_without_content"}) {
     addBins(columns, report, head, std::string("mass") + suffix);
@@ -226,7 +227,7 @@ using Json = nlohmann::ordered_json;
 Json numbersOf(const std::vector<HeadNumber>& numbers, const std::string& word) {
   Json json;
   for (const HeadNumber& number : numbers) {
-    if (number.name.starts_with(word)) json[number.name.substr(word.size())] = jsonNumber(number.value);
+    if (number.name.starts_with(word)) json[std::string(number.name.substr(word.size()))] = jsonNumber(number.value);
   }
   return json;
 }
@@ -355,7 +356,7 @@ Json errorsJson(const HeadStatistics& head) {
   Json errors;
   for (const auto& numbers : {attention_numbers(head), sink_numbers(head)}) {
     for (const HeadNumber& number : numbers) {
-      if (number.error) errors[number.name] = jsonNumber(*number.error);
+      if (number.error) errors[std::string(number.name)] = jsonNumber(*number.error);
     }
   }
   return errors;
@@ -367,7 +368,7 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   const std::vector<HeadNumber> numbers = gate_numbers(head);
   Json gate;
   for (const HeadNumber& number : numbers) {
-    if (number.name.starts_with("gate_")) gate[number.name] = jsonNumber(number.value);
+    if (number.name.starts_with("gate_")) gate[std::string(number.name)] = jsonNumber(number.value);
   }
   Json events = Json::array();
   for (const ForgettingEvent& event : head.strongest_events) {

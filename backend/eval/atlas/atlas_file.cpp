@@ -15,6 +15,7 @@
 #include "backend/base/index.h"
 #include "backend/eval/atlas/atlas_reader.h"
 #include "backend/eval/atlas/atlas_strings.h"
+#include "backend/eval/atlas/mixed_radix.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/map/statistics/distance_bins.h"
 #include "backend/trace/decay_time.h"
@@ -57,17 +58,24 @@ Dims dims_of(AtlasSum sum, const AtlasShape& shape, std::uint64_t tokens) {
   return dims;
 }
 
-/// A sum by token that goes into the file as what a mean in float32 leaves of it: both take the place of one.
+/// A sum by token that goes into the file as what its mean leaves of it: both take the place of one.
 struct MeanOfTokens {
   AtlasSum sum;
   const char* mean;  ///< of the group of tokens
   double unit;       ///< of the sum
+  /// Of the means of heads.
+  std::vector<float> HeadTokens::*values;
 };
 constexpr std::array<MeanOfTokens, 3> kMeansOfTokens = {{
-    {AtlasSum::token_log_gate, "mean_log_gate", kTokenLogGateUnit},
-    {AtlasSum::token_below_half, "share_below_half", 1},
-    {AtlasSum::token_received, "received", kMassUnit},
+    {AtlasSum::token_log_gate, "mean_log_gate", kTokenLogGateUnit, &HeadTokens::mean_log_gate},
+    {AtlasSum::token_below_half, "share_below_half", 1, &HeadTokens::share_below_half},
+    {AtlasSum::token_received, "received", kMassUnit, &HeadTokens::received},
 }};
+
+const MeanOfTokens* token_mean_of(AtlasSum sum) {
+  const auto found = std::ranges::find(kMeansOfTokens, sum, &MeanOfTokens::sum);
+  return found == kMeansOfTokens.end() ? nullptr : &*found;
+}
 
 /// The sum that a mean stands for, as far as its digits go.
 std::int64_t sum_of_mean(float mean, std::int64_t count, double unit) {
@@ -75,12 +83,19 @@ std::int64_t sum_of_mean(float mean, std::int64_t count, double unit) {
 }
 
 /// The rest that a mean leaves of its sum, as a number that is not negative: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
-/// The upper bytes of small ones are 0, whatever their sign, and compress to nothing.
 std::int64_t folded(std::int64_t rest) { return rest < 0 ? -2 * rest - 1 : 2 * rest; }
 std::int64_t unfolded(std::int64_t folded) { return (folded & 1) != 0 ? -(folded / 2) - 1 : folded / 2; }
 
-bool has_mean(AtlasSum sum) {
-  return std::ranges::find(kMeansOfTokens, sum, &MeanOfTokens::sum) != kMeansOfTokens.end();
+/// What folded rests are below, where a mean is rounded as HeadTokens are: half the step between two such means, as
+/// often as the token was read, and half a unit, on both sides. With room for the rounding of the mean's division.
+std::uint64_t bound_of_rest(const MeanOfTokens& of, float mean, std::int64_t count) {
+  if (mean == 0 || !std::isfinite(mean)) return 1;
+  int exponent = 0;
+  std::frexp(mean, &exponent);
+  const bool is_share = of.sum == AtlasSum::token_below_half;
+  const double step = std::ldexp(1, is_share ? -kTokenShareBits : exponent - kTokenMeanBits);
+  const double most = step * static_cast<double>(count) / of.unit / 2 * (1 + 0x1p-30) + 0.5;
+  return 2 * static_cast<std::uint64_t>(std::min(most, 0x1p62)) + 1;
 }
 
 /// Exact sums whose numbers are carried.
@@ -216,19 +231,49 @@ class AtlasFileReader {
     return shape;
   }
 
-  /// Adds to a sum what its mean says of it.
-  void add_means(const Hdf5Object& tokens, const MeanOfTokens& of, const std::vector<std::int32_t>& ids,
-                 AtlasSums& sums) {
-    if (!tokens.find(of.mean) || size_of(of.sum, sums.shape()) == 0) return;
-    const Dims dims = {static_cast<std::uint64_t>(sums.shape().layers), static_cast<std::uint64_t>(sums.shape().heads),
-                       ids.size()};
-    const auto means = file_.values<float>(tokens, of.mean, dims);
-    const auto counts = sums.at(AtlasSum::token_count);
-    for (std::size_t at = 0; at < means.size(); ++at) {
-      const auto id = index_of(ids[at % ids.size()]);
-      const std::int64_t one[] = {sum_of_mean(means[at], counts[id], of.unit)};
-      add_whole(one, sums.at(of.sum).subspan(at / ids.size() * index_of(sums.shape().vocabulary) + id, 1));
+  /// A sum by token, [N, T], of which the file has what its mean leaves.
+  std::vector<std::int64_t> read_with_mean(const Hdf5Object& sums, const Hdf5Object& tokens, const MeanOfTokens& of,
+                                           const Dims& dims, const std::vector<std::int64_t>& counts) {
+    const char* const name = spec_of(of.sum).name;
+    const auto means = tokens.find(of.mean) ? file_.values<float>(tokens, of.mean, dims) : std::vector<float>();
+    std::vector<std::int64_t> values;
+    if (const Hdf5Dataset words(sums.child(name)); words.type().element == Element::int32) {
+      values = read_rests(file_.values<std::int32_t>(sums, name, words.dims()), dims[0] * dims[1], of, means, counts);
+    } else {
+      values = file_.values<std::int64_t>(sums, name, dims);
+      for (std::int64_t& value : values) value = unfolded(value);
     }
+    for (std::size_t at = 0; at < means.size(); ++at) {
+      const std::int64_t one[] = {sum_of_mean(means[at], counts[at % counts.size()], of.unit)};
+      add_whole(one, std::span(values).subspan(at, 1));
+    }
+    return values;
+  }
+
+  /// @param words  of MixedRadixWriter, [heads, any]
+  static std::vector<std::int64_t> read_rests(const std::vector<std::int32_t>& words, std::size_t heads,
+                                              const MeanOfTokens& of, const std::vector<float>& means,
+                                              const std::vector<std::int64_t>& counts) {
+    std::vector<std::int64_t> rests(means.size());
+    const std::span<const std::int32_t> all(words);
+    const std::size_t most = words.size() / heads;
+    for (std::size_t head = 0; head < heads; ++head) {
+      MixedRadixReader reader(all.subspan(head * most, most));
+      for (std::size_t n = 0; n < counts.size(); ++n) {
+        const std::size_t at = head * counts.size() + n;
+        rests[at] = unfolded(static_cast<std::int64_t>(reader.take(bound_of_rest(of, means[at], counts[n]))));
+      }
+    }
+    return rests;
+  }
+
+  /// Nothing is allocated for sums that the file does not hold.
+  void require_sum(const Hdf5Object& sums, const Hdf5Object& tokens, AtlasSum sum, const Dims& dims) const {
+    const Hdf5Dataset dataset(sums.child(spec_of(sum).name));
+    const MeanOfTokens* const of = token_mean_of(sum);
+    if (of == nullptr || dataset.type().element != Element::int32) return dataset.require(Element::int64, dims);
+    Hdf5Dataset(tokens.child(of->mean)).require(Element::float32, dims);
+    dataset.require(Element::int32, {dims[0], dims[1], dataset.dims().empty() ? 0 : dataset.dims().back()});
   }
 
   /// Sums that no gates could have are found before anything is made of them.
@@ -289,32 +334,32 @@ class AtlasFileReader {
       }
     }
     for (std::size_t n = 0; n < kAtlasSums; ++n) {
-      // Nothing is allocated for what the file does not hold.
       const auto sum = static_cast<AtlasSum>(n);
-      if (size_of(sum, shape) != 0) {
-        Hdf5Dataset(sums.child(spec_of(sum).name)).require(Element::int64, dims_of(sum, shape, count));
-      }
+      if (size_of(sum, shape) != 0) require_sum(sums, tokens, sum, dims_of(sum, shape, count));
     }
     AtlasModel model{std::move(info), nullptr,          static_cast<std::int32_t>(file_.count(group, "bos_id")),
                      numbers,         AtlasSums(shape), {}};
     model.windows = read_windows(group.child("windows"), model.info.length, documents);
     model.token_strings = read_atlas_strings(file_, tokens, ids);
     model.tokenizer_sha256 = file_.text(group, "tokenizer_sha256");
+    std::vector<std::int64_t> counts;  // of ids: this sum comes first
     for (std::size_t n = 0; n < kAtlasSums; ++n) {
       const auto sum = static_cast<AtlasSum>(n);
       if (size_of(sum, shape) == 0) continue;
-      const auto values = file_.values<std::int64_t>(sums, spec_of(sum).name, dims_of(sum, shape, count));
+      const Dims dims = dims_of(sum, shape, count);
+      const MeanOfTokens* const of = token_mean_of(sum);
+      const auto values = of == nullptr ? file_.values<std::int64_t>(sums, spec_of(sum).name, dims)
+                                        : read_with_mean(sums, tokens, *of, dims, counts);
+      if (sum == AtlasSum::token_count) counts = values;
       const auto to = model.sums.at(sum);
       if (!spec_of(sum).by_token()) {
         std::ranges::copy(has_limbs(sum) ? transposed(values, kExactLimbs) : values, to.begin());
         continue;
       }
       for (std::size_t at = 0; at < values.size(); ++at) {
-        to[at / count * index_of(shape.vocabulary) + index_of(ids[at % count])] =
-            has_mean(sum) ? unfolded(values[at]) : values[at];
+        to[at / count * index_of(shape.vocabulary) + index_of(ids[at % count])] = values[at];
       }
     }
-    for (const MeanOfTokens& of : kMeansOfTokens) add_means(tokens, of, ids, model.sums);
     for (const std::int32_t id : ids) {
       if (model.sums.at(AtlasSum::token_count)[index_of(id)] < 1) file_.fail(sums, "holds a token that nothing read");
     }
@@ -393,7 +438,8 @@ class AtlasFileWriter {
     if (index == 0) file_.hdf5().link(group, path);
   }
 
-  void write_tokens(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
+  /// @returns the means
+  HeadTokens write_tokens(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
     head_scales(group, model);
     file_.scale(group + "/id", tokens);
     write_atlas_strings(file_, group, tokens, model.token_strings);
@@ -404,23 +450,19 @@ class AtlasFileWriter {
     for (const std::int64_t readings : count) few.push_back(readings < kFewestReadings ? 1 : 0);
     array(group + "/few", {few.size()}, std::span<const std::int32_t>(few));
     file_.attribute(group, "fewest_readings", kFewestReadings);
-    std::vector<float> means, errors, shares, received;
-    for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
-      const HeadTokens head = tokens_of_head(model, place, tokens);
-      means.insert(means.end(), head.mean_log_gate.begin(), head.mean_log_gate.end());
-      errors.insert(errors.end(), head.error.begin(), head.error.end());
-      shares.insert(shares.end(), head.share_below_half.begin(), head.share_below_half.end());
-      received.insert(received.end(), head.received.begin(), head.received.end());
-    }
+    HeadTokens means = tokens_of_heads(model, tokens);
     if (model.forgets()) {
-      by_head<float>(group + "/mean_log_gate", model, means, "nats", "id");
-      by_head<float>(group + "/mean_log_gate_errors", model, errors, "nats", "id");
-      by_head<float>(group + "/share_below_half", model, shares, "1", "id");
-      by_head<std::int32_t>(group + "/discovered", model, atlas_token_discoveries(model, tokens), "1", "id");
+      by_head<float>(group + "/mean_log_gate", model, means.mean_log_gate, "nats", "id");
+      by_head<float>(group + "/mean_log_gate_errors", model, means.error, "nats", "id");
+      by_head<float>(group + "/share_below_half", model, means.share_below_half, "1", "id");
+      by_head<std::int32_t>(group + "/discovered", model, atlas_token_discoveries(means.p_value), "1", "id");
       file_.attribute(group, "false_discovery_rate", kChance);
       file_.plottable(group, "mean_log_gate", {"layer", "head", "id"});
     }
-    if (model.has_attention()) by_head<float>(group + "/received", model, received, "1", "id");
+    if (model.has_attention()) by_head<float>(group + "/received", model, means.received, "1", "id");
+    means.error = {};
+    means.p_value = {};
+    return means;
   }
 
   void write_numbers(const std::string& group, const AtlasModel& model) {
@@ -570,8 +612,10 @@ class AtlasFileWriter {
     }
   }
 
-  void write_sums(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
+  void write_sums(const std::string& group, const AtlasModel& model, const std::vector<std::int32_t>& tokens,
+                  const HeadTokens& means) {
     const AtlasShape& shape = model.sums.shape();
+    std::vector<std::int64_t> counts;  // of tokens: this sum comes first
     for (std::size_t n = 0; n < kAtlasSums; ++n) {
       const auto sum = static_cast<AtlasSum>(n);
       const auto values = model.sums.at(sum);
@@ -592,8 +636,13 @@ class AtlasFileWriter {
       for (std::size_t begin = 0; begin < values.size(); begin += index_of(shape.vocabulary)) {
         for (const std::int32_t id : tokens) read.push_back(values[begin + index_of(id)]);
       }
-      if (has_mean(sum)) take_means(model, sum, tokens, read);
-      array(path, dims_of(sum, shape, tokens.size()), std::span<const std::int64_t>(read));
+      const bool with_mean = sum == AtlasSum::token_received ? model.has_attention() : model.forgets();
+      if (const MeanOfTokens* const of = token_mean_of(sum); of != nullptr && with_mean) {
+        write_rests(path, model, *of, read, counts, means.*(of->values));
+      } else {
+        array(path, dims_of(sum, shape, tokens.size()), std::span<const std::int64_t>(read));
+      }
+      if (sum == AtlasSum::token_count) counts = std::move(read);
     }
     for (const auto& [name, bits] : kUnitBits) file_.attribute(group, name, bits);
     write_documents(group, model);
@@ -602,23 +651,32 @@ class AtlasFileWriter {
                  [](const AtlasModel& of, std::size_t head) { return of.sums.places(AtlasList::samples, head); });
   }
 
-  /// Takes from a sum what its mean, where it is written, says of it, and folds the rest.
-  static void take_means(const AtlasModel& model, AtlasSum sum, const std::vector<std::int32_t>& tokens,
-                         std::vector<std::int64_t>& values) {
-    const auto of = std::ranges::find(kMeansOfTokens, sum, &MeanOfTokens::sum);
-    const bool received = sum == AtlasSum::token_received;
-    const bool written = received ? model.has_attention() : model.forgets();
-    const auto counts = model.sums.at(AtlasSum::token_count);
-    for (std::size_t begin = 0; written && begin < values.size(); begin += tokens.size()) {
-      const HeadTokens head = tokens_of_head(model, begin / tokens.size(), tokens);
-      const std::vector<float>& means = received                          ? head.received
-                                        : sum == AtlasSum::token_log_gate ? head.mean_log_gate
-                                                                          : head.share_below_half;
-      for (std::size_t n = 0; n < tokens.size(); ++n) {
-        values[begin + n] -= sum_of_mean(means[n], counts[index_of(tokens[n])], of->unit);
+  /// What means leave of their sums, as the words of MixedRadixWriter; those of all heads filled up with 0.
+  /// @param sums, means  [N, T]
+  void write_rests(const std::string& path, const AtlasModel& model, const MeanOfTokens& of,
+                   const std::vector<std::int64_t>& sums, const std::vector<std::int64_t>& counts,
+                   const std::vector<float>& means) {
+    const std::size_t heads = model.sums.shape().head_count();
+    std::vector<std::vector<std::int32_t>> of_heads;
+    std::size_t most = 1;
+    for (std::size_t head = 0; head < heads; ++head) {
+      MixedRadixWriter writer;
+      for (std::size_t n = 0; n < counts.size(); ++n) {
+        const std::size_t at = head * counts.size() + n;
+        const std::int64_t rest = sums[at] - sum_of_mean(means[at], counts[n], of.unit);
+        writer.put(static_cast<std::uint64_t>(folded(rest)), bound_of_rest(of, means[at], counts[n]));
       }
+      of_heads.push_back(writer.finish());
+      most = std::max(most, of_heads.back().size());
     }
-    for (std::int64_t& value : values) value = folded(value);
+    std::vector<std::int32_t> words(heads * most);
+    for (std::size_t head = 0; head < heads; ++head) {
+      std::ranges::copy(of_heads[head], words.begin() + static_cast<std::ptrdiff_t>(head * most));
+    }
+    array(path,
+          {static_cast<std::uint64_t>(model.sums.shape().layers), static_cast<std::uint64_t>(model.sums.shape().heads),
+           most},
+          std::span<const std::int32_t>(words));
   }
 
   void write_documents(const std::string& group, const AtlasModel& model) {
@@ -666,7 +724,7 @@ class AtlasFileWriter {
     file_.attribute(root, "documents", documents.count);
     file_.attribute(root, "effective_documents", documents.effective);
     const std::vector<std::int32_t> tokens = atlas_tokens(model.sums);
-    write_tokens(root + "/tokens", model, tokens);
+    const HeadTokens means = write_tokens(root + "/tokens", model, tokens);
     write_numbers(root + "/numbers", model);
     write_distances(root + "/by_distance", model);
     if (forgets) {
@@ -677,7 +735,7 @@ class AtlasFileWriter {
     }
     write_passages(root + "/passages", model);
     write_similarity(root + "/similarity", model);
-    write_sums(root + "/sums", model, tokens);
+    write_sums(root + "/sums", model, tokens, means);
   }
 
   EvaluationWriter& file_;

@@ -14,7 +14,7 @@ constexpr std::string_view kTimeOfDecay = "rate_decay_time";
 
 void append(std::vector<AtlasNumber>& list, const std::vector<HeadNumber>& more) {
   for (const HeadNumber& number : more) {
-    if (number.name != kTimeOfDecay) list.push_back({number.name, number.unit});
+    if (number.name != kTimeOfDecay) list.push_back({std::string(number.name), number.unit});
   }
 }
 

@@ -116,18 +116,19 @@ void head_rows(const ModelRows& rows) {
 void token_rows(const ModelRows& rows) {
   const std::vector<std::int32_t> tokens = atlas_tokens(rows.model().sums);
   const auto counts = rows.model().sums.at(AtlasSum::token_count);
-  const std::vector<std::int32_t> discovered = atlas_token_discoveries(rows.model(), tokens);
+  const HeadTokens heads = tokens_of_heads(rows.model(), tokens);
+  const std::vector<std::int32_t> discovered = atlas_token_discoveries(heads.p_value);
   rows.each_known_head([&](std::size_t place) {
-    const HeadTokens head = tokens_of_head(rows.model(), place, tokens);
     for (std::size_t n = 0; n < tokens.size(); ++n) {
+      const std::size_t at = place * tokens.size() + n;
       std::string string = token_string(rows.model(), tokens, tokens[n]);
-      rows.give(
-          place,
-          {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
-           static_cast<double>(head.mean_log_gate[n]), static_cast<double>(head.error[n]), head.p_value[n],
-           std::int64_t{discovered[place * tokens.size() + n]},
-           std::int64_t{counts[index_of(tokens[n])] < kFewestReadings}, static_cast<double>(head.share_below_half[n]),
-           head.received.empty() ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(head.received[n])});
+      rows.give(place,
+                {std::int64_t{tokens[n]}, std::move(string), counts[index_of(tokens[n])],
+                 static_cast<double>(heads.mean_log_gate[at]), static_cast<double>(heads.error[at]), heads.p_value[at],
+                 std::int64_t{discovered[at]}, std::int64_t{counts[index_of(tokens[n])] < kFewestReadings},
+                 static_cast<double>(heads.share_below_half[at]),
+                 heads.received.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                        : static_cast<double>(heads.received[at])});
     }
   });
 }

@@ -106,17 +106,18 @@ Estimate ratio_of(const RatioSums& of) {
   return {ratio, std::sqrt(variance), over};
 }
 
-/// The nearest float of 17 significant bits: files of millions of them are smaller.
-float rounded(double value) {
-  constexpr int kBits = 17;
+/// The nearest float of so many significant bits.
+float rounded(double value, int bits) {
   if (value == 0 || !std::isfinite(value)) return static_cast<float>(value);
   int exponent = 0;
   const double fraction = std::frexp(value, &exponent);
-  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, kBits)), exponent - kBits));
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits));
 }
 
-/// The nearest multiple of 2^-16, of a share.
-float rounded_share(double share) { return static_cast<float>(std::nearbyint(share * 0x1p16) * 0x1p-16); }
+/// The nearest multiple of 2^-kTokenShareBits.
+float rounded_share(double share) {
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(share, kTokenShareBits)), -kTokenShareBits));
+}
 
 LongNumber exact_of(const AtlasSums& sums, AtlasSum sum, std::size_t index) {
   return exact_long_value(sums.exact(sum, index));
@@ -359,11 +360,11 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
     const auto id = index_of(token);
     const auto count = static_cast<double>(counts[id]);
     const double sum = static_cast<double>(log_gates[id]) * kTokenLogGateUnit;
-    head.mean_log_gate.push_back(static_cast<float>(gate ? sum / count : kNoNumber));
+    head.mean_log_gate.push_back(rounded(gate ? sum / count : kNoNumber, kTokenMeanBits));
     head.share_below_half.push_back(rounded_share(gate ? static_cast<double>(resets[id]) / count : kNoNumber));
     if (rows) {
       const auto received = static_cast<double>(model.sums.row(AtlasSum::token_received, place)[id]) * kMassUnit;
-      head.received.push_back(static_cast<float>(attention ? received / count : kNoNumber));
+      head.received.push_back(rounded(attention ? received / count : kNoNumber, kTokenMeanBits));
     }
     Estimate mean{kNoNumber, kNoNumber, {}};
     if (gate && id < errors) {
@@ -373,7 +374,7 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
                        exact_of(model.sums, AtlasSum::token_log_gate_count, at),
                        exact_of(model.sums, AtlasSum::token_count_square, id)});
     }
-    head.error.push_back(rounded(mean.error));
+    head.error.push_back(rounded(mean.error, kTokenErrorBits));
     mean.value -= mean_of_all;
     mean.error = std::max({mean.error, spread / std::sqrt(count), kTokenLogGateUnit});
     head.p_value.push_back(counts[id] < kFewestReadings ? kNoNumber : p_value(mean));
@@ -381,13 +382,23 @@ HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std:
   return head;
 }
 
-std::vector<std::int32_t> atlas_token_discoveries(const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
-  std::vector<double> p_values;
+HeadTokens tokens_of_heads(const AtlasModel& model, const std::vector<std::int32_t>& tokens) {
+  HeadTokens all;
+  const auto append = [](auto& to, const auto& more) { to.insert(to.end(), more.begin(), more.end()); };
   for (std::size_t place = 0; place < model.sums.shape().head_count(); ++place) {
     const HeadTokens head = tokens_of_head(model, place, tokens);
-    p_values.insert(p_values.end(), head.p_value.begin(), head.p_value.end());
+    append(all.mean_log_gate, head.mean_log_gate);
+    append(all.share_below_half, head.share_below_half);
+    append(all.received, head.received);
+    append(all.error, head.error);
+    append(all.p_value, head.p_value);
   }
+  return all;
+}
+
+std::vector<std::int32_t> atlas_token_discoveries(const std::vector<double>& p_values) {
   std::vector<std::int32_t> found;
+  found.reserve(p_values.size());
   for (const bool one : discoveries(p_values, kChance)) found.push_back(one ? 1 : 0);
   return found;
 }

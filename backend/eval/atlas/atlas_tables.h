@@ -39,17 +39,22 @@ std::vector<std::int32_t> atlas_tokens(const AtlasSums& sums);
 /// A mean over fewer readings of a token says little.
 inline constexpr std::int64_t kFewestReadings = 30;
 
+/// Significant bits of means by token, and bits below the point of shares: files of millions of them are smaller.
+inline constexpr int kTokenMeanBits = 20;
+inline constexpr int kTokenShareBits = 16;
+inline constexpr int kTokenErrorBits = 17;
+
 /// Means by token of one head, over the positions p >= 1 that read it.
 struct HeadTokens {
-  std::vector<float> mean_log_gate;     ///< [T] nats
-  std::vector<float> share_below_half;  ///< [T] to the nearest 2^-16
-  /// [T] attention that a reading gets from all rows; empty without rows
+  std::vector<float> mean_log_gate;     ///< [T] nats, kTokenMeanBits
+  std::vector<float> share_below_half;  ///< [T] kTokenShareBits
+  /// [T] attention that a reading gets from all rows, kTokenMeanBits; empty without rows
   std::vector<float> received;
   /// [T] error of mean_log_gate over documents, that of a ratio by linearisation (Cochran, Sampling Techniques, eq.
   /// 2.46),
   ///   se^2 = G / (G - 1) sum_g (s_g - mean n_g)^2 / n^2,
   /// where the g-th of G documents read the token n_g times; NaN of ids from kErrorTokens on, and where the documents
-  /// do not suffice. It has 17 significant bits
+  /// do not suffice. kTokenErrorBits
   std::vector<float> error;
   /// [T] of Student's t with the effective documents less one as degrees of freedom: the mean is that of all readings
   /// of the head. Its error is taken as no less than sd / sqrt(n), sd of log f over all readings: a token that no rare
@@ -58,9 +63,12 @@ struct HeadTokens {
   std::vector<double> p_value;
 };
 HeadTokens tokens_of_head(const AtlasModel& model, std::size_t place, const std::vector<std::int32_t>& tokens);
+/// The same of all heads, [N, T].
+HeadTokens tokens_of_heads(const AtlasModel& model, const std::vector<std::int32_t>& tokens);
 
 /// [N, T] 1: the token's mean log f is not the head's, at a false discovery rate of 5 % over all tokens and heads.
-std::vector<std::int32_t> atlas_token_discoveries(const AtlasModel& model, const std::vector<std::int32_t>& tokens);
+/// @param p_values  [N, T] HeadTokens::p_value
+std::vector<std::int32_t> atlas_token_discoveries(const std::vector<double>& p_values);
 
 /// Documents that the errors of atlas_head_numbers are over.
 ErrorGroups atlas_documents(const AtlasSums& sums);

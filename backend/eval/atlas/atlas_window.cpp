@@ -182,7 +182,7 @@ class WindowWork {
 
   /// Adds what takes all heads. @returns false if the job was stopped
   bool finish(const Job& job, Team& team) {
-    if (!put_document_tokens(team)) return false;
+    if (!put_document_tokens(team) || !put_entries(team)) return false;
     check_losses();
     if (gates_ == nullptr &&
         !multiply(
@@ -220,6 +220,13 @@ class WindowWork {
     std::optional<HeadMeasures> measures;  ///< made on a GPU, together with those of other heads
     AtlasPlace lowest;
     AtlasPlace drawn;
+    std::array<std::int64_t, kBoundaryClasses> of_class = {};
+    std::array<std::int64_t, kBoundaryClasses> resets_of_class = {};
+    /// [entries] of AtlasNumbers, and their errors; NaN: the head has none. Empty before they are known. Sums of an
+    /// entry lie side by side, head by head: they are added when all heads are measured, not by several threads at
+    /// once.
+    std::vector<double> entries;
+    std::vector<double> errors;
   };
 
   static std::int64_t wanted_rows(const AtlasShape& shape) {
@@ -281,7 +288,9 @@ class WindowWork {
     options.with_split = sums_.shape().rows == AtlasShape::kAllRows;
     options.statistics.rows = std::max<std::int64_t>(0, sums_.shape().rows);
     options.statistics.rows_seed = rows_.seed();
+    options.with_sketch = false;
     if (measures_drawn()) {
+      options.statistics.shared = rows_.shared();
       options.statistics.take_rows = [this](const HeadStatistics& of, const RowSample& sample,
                                             const SampledRows& rows) { rows_.take(of, sample, rows); };
     }
@@ -358,10 +367,8 @@ class WindowWork {
     add_exactly(sum, sums_.exact(AtlasSum::log_gate, place));
     add_whole(of_class, sums_.row(AtlasSum::class_log_gate, place));
     add_whole(resets_of_class, sums_.row(AtlasSum::class_resets, place));
-    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
-      class_slot(n)[1 + place] += of_class[n];
-      class_slot(n)[1 + heads_ + place] += resets_of_class[n];
-    }
+    std::ranges::copy(of_class, found_[place].of_class.begin());
+    std::ranges::copy(resets_of_class, found_[place].resets_of_class.begin());
   }
 
   void put_gate_places(std::size_t place, std::span<const double> c, std::size_t lowest) {
@@ -414,39 +421,57 @@ class WindowWork {
     sums_.add_place(list, head, place);
   }
 
-  void put_entry(std::size_t entry, std::size_t place, double value) {
-    if (!std::isfinite(value)) return;
-    const std::size_t at = entry * heads_ + place;
-    add_exactly(value, std::span(document_->sum).subspan(at * kExactLimbs).first<kExactLimbs>());
-    ++document_->count[at];
+  /// Adds the numbers of all heads. @returns false if the job was stopped
+  bool put_entries(Team& team) {
+    constexpr std::size_t kTogether = 8;  // numbers of a cache line
+    const std::size_t entries = sums_.shape().entries();
+    const auto tasks = static_cast<std::int64_t>((entries + kTogether - 1) / kTogether);
+    return team.run({"adding numbers", "numbers", tasks}, tasks, [&](std::int64_t task, int) {
+      const std::size_t first = index_of(task) * kTogether;
+      for (std::size_t entry = first; entry < std::min(entries, first + kTogether); ++entry) {
+        for (std::size_t place = 0; place < heads_; ++place) {
+          if (!found_[place].entries.empty()) put_entry(entry, place, found_[place]);
+        }
+      }
+    });
   }
 
-  void put_measures(std::size_t place, const HeadMeasures& measures) {
+  void put_entry(std::size_t entry, std::size_t place, const Found& found) {
+    const std::size_t at = entry * heads_ + place;
+    if (const double value = found.entries[entry]; std::isfinite(value)) {
+      add_exactly(value, std::span(document_->sum).subspan(at * kExactLimbs).first<kExactLimbs>());
+      ++document_->count[at];
+    }
+    if (const double error = found.errors[entry]; std::isfinite(error)) {
+      add_exactly(error * error, sums_.exact(AtlasSum::row_variance, at));
+    }
+  }
+
+  void take_measures(std::size_t place, const HeadMeasures& measures) {
     const HeadStatistics& of = measures.statistics;
     if (of.has_attention && std::isnan(of.entropy)) fail("attention", place);
     const bool gated = forgets(run_->info(), layer_of(place));
     const std::size_t of_gates = gate_number_count();
     const std::vector<HeadNumber> values = numbers_.of(measures);
-    const auto put_error = [&](std::size_t entry, double error) {
-      if (with_rows() && std::isfinite(error)) {
-        add_exactly(error * error, sums_.exact(AtlasSum::row_variance, entry * heads_ + place));
-      }
-    };
+    Found& found = found_[place];
+    found.entries.assign(sums_.shape().entries(), std::numeric_limits<double>::quiet_NaN());
+    found.errors = found.entries;
     for (std::size_t n = 0; n < values.size(); ++n) {
       if (n < of_gates && !gated) continue;
-      put_entry(n, place, values[n].value);
-      if (values[n].error && std::isfinite(values[n].value)) put_error(n, *values[n].error);
+      found.entries[n] = values[n].value;
+      if (with_rows() && values[n].error && std::isfinite(values[n].value)) found.errors[n] = *values[n].error;
     }
     for (const HeadProfile& profile : measures.profiles) {
-      const auto found = std::ranges::find(numbers_.profiles, profile.name, &AtlasNumber::name);
-      if (found == numbers_.profiles.end()) continue;
-      const std::size_t n = index_of(found - numbers_.profiles.begin());
+      const auto known = std::ranges::find(numbers_.profiles, profile.name, &AtlasNumber::name);
+      if (known == numbers_.profiles.end()) continue;
+      const std::size_t n = index_of(known - numbers_.profiles.begin());
       for (std::size_t bin = 0; bin < index_of(sums_.shape().bins); ++bin) {
         // A window that is shorter has no mass beyond its length, and no logits.
         const bool there = bin < profile.bins.size();
         if (!there && n >= numbers_.masses) continue;
-        put_entry(sums_.shape().entry_of(n, bin), place, there ? profile.bins[bin] : 0.0);
-        if (bin < profile.errors.size()) put_error(sums_.shape().entry_of(n, bin), profile.errors[bin]);
+        const std::size_t entry = sums_.shape().entry_of(n, bin);
+        found.entries[entry] = there ? profile.bins[bin] : 0.0;
+        if (with_rows() && bin < profile.errors.size()) found.errors[entry] = profile.errors[bin];
       }
     }
   }
@@ -568,6 +593,12 @@ class WindowWork {
         class_slot(n)[0] += here;
       }
     }
+    for (std::size_t n = 0; n < kBoundaryClasses; ++n) {
+      for (std::size_t place = 0; place < heads_; ++place) {
+        class_slot(n)[1 + place] += found_[place].of_class[n];
+        class_slot(n)[1 + heads_ + place] += found_[place].resets_of_class[n];
+      }
+    }
     if (with_rows()) sums_.at(AtlasSum::mass_count)[0] += static_cast<std::int64_t>(rows_.masses());
   }
 
@@ -628,7 +659,7 @@ bool WindowWork::measure(std::size_t place, const Job& job) {
     found_[place].gated = true;
     read_gate(place, run_->cumulative_log_gate(layer, head), quiet, measures.statistics);
   }
-  put_measures(place, measures);
+  take_measures(place, measures);
   if (!with_rows()) return true;
   if (!measures_drawn() && !rows_.measure(layer, head, quiet)) return false;
   put_rows(place);

@@ -59,7 +59,13 @@ WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t
       seed_(seed),
       bins_(distance_bins(run->info().length).size()),
       fall_(falls_of(*run)),
-      heads_(index_of(run->info().layers) * index_of(run->info().heads)) {}
+      heads_(index_of(run->info().layers) * index_of(run->info().heads)) {
+  if (count_ == 0) return;
+  StatisticsOptions options;
+  options.rows = count_;
+  options.rows_seed = seed_;
+  shared_ = std::make_shared<const SharedRows>(shared_rows(*run, options));
+}
 
 void WindowRows::take_row(std::int64_t row, std::span<const double> within, std::size_t place, Head& head) const {
   const std::vector<DistanceBin> bins = distance_bins(run_->info().length);
@@ -88,6 +94,7 @@ bool WindowRows::measure(int layer, int head, const Job& job) {
   if (count_ > 0) {
     options.rows = count_;
     options.rows_seed = seed_;
+    options.shared = shared_;
     options.take_rows = [this](const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
       take(of, sample, rows);
     };

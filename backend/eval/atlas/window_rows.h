@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,8 @@ class WindowRows {
   /// Whether statistics of so many rows are of those that are drawn.
   [[nodiscard]] bool draws(std::int64_t rows) const { return !all_ && rows == count_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  /// What the rows of all heads share; null where none are drawn.
+  [[nodiscard]] const std::shared_ptr<const SharedRows>& shared() const { return shared_; }
 
   /// A row, and what is largest there.
   struct Largest {
@@ -62,6 +65,7 @@ class WindowRows {
   bool all_;  ///< keys receive from all rows
   std::int64_t count_;
   std::uint64_t seed_;
+  std::shared_ptr<const SharedRows> shared_;
   std::size_t bins_;
   std::vector<double> fall_;  ///< [L] of the loss since the window first had the same token to predict; NaN: it had not
   std::vector<Head> heads_;

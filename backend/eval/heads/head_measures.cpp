@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -21,46 +22,81 @@ constexpr std::array kLevelNames = {"1_over_e", "half", "0.01"};
 constexpr std::array kGateNames = {"gate_min", "gate_lower_quartile", "gate_median", "gate_upper_quartile", "gate_max"};
 constexpr const char* kWithoutFirst = "_without_first";
 
-void add_quartiles(std::vector<HeadNumber>& numbers, const std::string& name, const Quartiles& quartiles) {
-  numbers.push_back({name + "_lower_quartile", "tokens", quartiles.lower});
-  numbers.push_back({name + "_median", "tokens", quartiles.median});
-  numbers.push_back({name + "_upper_quartile", "tokens", quartiles.upper});
-  numbers.push_back({name + "_cut_off_share", "1", quartiles.cut_off_share});
+// Names are put together once, not for each head: lists of numbers are made for each head of each window of a corpus.
+
+/// Of the quartiles at each level.
+std::vector<std::string> quartile_names(const std::string& of) {
+  std::vector<std::string> names;
+  for (const char* level : kLevelNames) {
+    for (const char* number : {"_lower_quartile", "_median", "_upper_quartile", "_cut_off_share"}) {
+      names.push_back(of + level + number);
+    }
+  }
+  return names;
 }
 
-void add_spread(std::vector<HeadNumber>& numbers, const std::string& suffix, const AttentionSpread& spread,
+void add_quartiles(std::vector<HeadNumber>& numbers, const std::vector<std::string>& names,
+                   std::span<const Quartiles> levels) {
+  for (std::size_t level = 0; level < levels.size(); ++level) {
+    const std::string* const name = &names[4 * level];
+    numbers.push_back({name[0], "tokens", levels[level].lower});
+    numbers.push_back({name[1], "tokens", levels[level].median});
+    numbers.push_back({name[2], "tokens", levels[level].upper});
+    numbers.push_back({name[3], "1", levels[level].cut_off_share});
+  }
+}
+
+/// Of the numbers of a spread.
+std::vector<std::string> spread_names(const std::string& suffix) {
+  std::vector<std::string> names;
+  for (const char* name : {"entropy", "mass_on_first", "mass_on_self", "d50", "d90"}) names.push_back(name + suffix);
+  for (const char* name : {"d50", "d90"}) names.push_back(name + suffix + kWithoutFirst);
+  return names;
+}
+
+void add_spread(std::vector<HeadNumber>& numbers, const std::vector<std::string>& names, const AttentionSpread& spread,
                 const std::optional<SpreadErrors>& errors) {
-  const auto add = [&](const std::string& name, const char* unit, double value, double error) {
-    numbers.push_back({name, unit, value, errors ? std::optional(error) : std::nullopt});
+  std::size_t next = 0;
+  const auto add = [&](const char* unit, double value, double error) {
+    numbers.push_back({names[next++], unit, value, errors ? std::optional(error) : std::nullopt});
   };
   const SpreadErrors of = errors.value_or(SpreadErrors());
-  add("entropy" + suffix, "nats", spread.entropy, of.entropy);
-  add("mass_on_first" + suffix, "1", spread.mass_on_first, of.mass_on_first);
-  add("mass_on_self" + suffix, "1", spread.mass_on_self, of.mass_on_self);
-  add("d50" + suffix, "tokens", spread.distance.d50, of.distance.d50);
-  add("d90" + suffix, "tokens", spread.distance.d90, of.distance.d90);
+  add("nats", spread.entropy, of.entropy);
+  add("1", spread.mass_on_first, of.mass_on_first);
+  add("1", spread.mass_on_self, of.mass_on_self);
+  add("tokens", spread.distance.d50, of.distance.d50);
+  add("tokens", spread.distance.d90, of.distance.d90);
   const DistanceProfile& others = spread.distance_without_first;
-  add("d50" + suffix + kWithoutFirst, "tokens", others.d50, of.distance_without_first.d50);
-  add("d90" + suffix + kWithoutFirst, "tokens", others.d90, of.distance_without_first.d90);
+  add("tokens", others.d50, of.distance_without_first.d50);
+  add("tokens", others.d90, of.distance_without_first.d90);
 }
 
-void add_locality(std::vector<HeadNumber>& numbers, const std::string& suffix, const Locality& locality) {
-  const auto add = [&](const char* name, double value) {
-    numbers.push_back({std::string("locality_") + name + suffix, "octaves", value});
-  };
-  add("total", locality.total());
-  add("by_decay", locality.by_decay());
-  add("by_content", locality.by_content());
-  numbers.push_back({"log_distance_uniform" + suffix, "octaves", locality.uniform});
-  numbers.push_back({"log_distance_decay_only" + suffix, "octaves", locality.decay_only});
-  numbers.push_back({"log_distance_content_only" + suffix, "octaves", locality.content_only});
-  numbers.push_back({"log_distance" + suffix, "octaves", locality.both});
+std::vector<std::string> label_names() {
+  std::vector<std::string> names;
+  for (int n = 0; n < kHeadLabels; ++n) {
+    names.push_back(std::string("label_") + text_of(static_cast<HeadLabel>(n)).key);
+  }
+  return names;
 }
 
-/// Takes the masses by exact distance out of a spread, and makes profiles of them. @returns the sketch
-ProfileSketch move_profiles(const HeadOf& head, SpreadOf which, AttentionSpread& spread, const std::string& suffix,
-                            const std::optional<SpreadErrors>& errors, std::vector<HeadProfile>& profiles) {
-  DistanceSummary summary = distance_summary(head, spread, which);
+std::vector<std::string> locality_names(const std::string& suffix) {
+  std::vector<std::string> names;
+  for (const char* name : {"locality_total", "locality_by_decay", "locality_by_content", "log_distance_uniform",
+                           "log_distance_decay_only", "log_distance_content_only", "log_distance"}) {
+    names.push_back(name + suffix);
+  }
+  return names;
+}
+
+void add_locality(std::vector<HeadNumber>& numbers, const std::vector<std::string>& names, const Locality& locality) {
+  const double values[] = {locality.total(),    locality.by_decay(),   locality.by_content(), locality.uniform,
+                           locality.decay_only, locality.content_only, locality.both};
+  for (std::size_t n = 0; n < std::size(values); ++n) numbers.push_back({names[n], "octaves", values[n]});
+}
+
+/// Takes the masses by exact distance out of a spread, and makes profiles of them.
+void move_profiles(const std::string& suffix, DistanceSummary summary, AttentionSpread& spread,
+                   const std::optional<SpreadErrors>& errors, std::vector<HeadProfile>& profiles) {
   const auto errors_of = [&](ProfileErrors SpreadErrors::*of) {
     return errors ? ((*errors).*of).mass : std::vector<double>();
   };
@@ -69,7 +105,6 @@ ProfileSketch move_profiles(const HeadOf& head, SpreadOf which, AttentionSpread&
                       errors_of(&SpreadErrors::distance_without_first)});
   spread.distance.mass = {};
   spread.distance_without_first.mass = {};
-  return summary.sketch;
 }
 
 /// Bins beyond a window of attention hold no pairs.
@@ -98,12 +133,15 @@ std::optional<HeadMeasures> measures_of(const HeadOf& head, HeadStatistics stati
     measures.split = decay_split(head, measures.statistics, job);
     if (!measures.split) return std::nullopt;
   }
-  measures.sketch =
-      move_profiles(head, SpreadOf::attention, measures.statistics, "", measures.statistics.errors, measures.profiles);
+  DistanceSummary summary = distance_summary(head, measures.statistics, SpreadOf::attention, options.with_sketch);
+  if (options.with_sketch) measures.sketch = summary.sketch;
+  move_profiles("", std::move(summary), measures.statistics, measures.statistics.errors, measures.profiles);
   if (!measures.split) return measures;
-  move_profiles(head, SpreadOf::without_gate, measures.split->without_gate, "_without_gate", {}, measures.profiles);
-  move_profiles(head, SpreadOf::without_content, measures.split->without_content, "_without_content", {},
-                measures.profiles);
+  const auto move_split = [&](SpreadOf which, AttentionSpread& spread, const char* suffix) {
+    move_profiles(suffix, distance_summary(head, spread, which, false), spread, {}, measures.profiles);
+  };
+  move_split(SpreadOf::without_gate, measures.split->without_gate, "_without_gate");
+  move_split(SpreadOf::without_content, measures.split->without_content, "_without_content");
   std::vector<double> content, decay;
   for (const LogitMeans& means : measures.split->logits) {
     content.push_back(means.content);
@@ -123,8 +161,12 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
   return measures_of(head, std::move(*statistics), options, job);
 }
 
-bool measure_heads(const RunOnDevice& run, const MeasureOptions& options, const Job& job,
+bool measure_heads(const RunOnDevice& run, const MeasureOptions& wanted, const Job& job,
                    const std::function<void(HeadMeasures)>& take) {
+  MeasureOptions options = wanted;
+  if (!options.statistics.shared) {
+    options.statistics.shared = std::make_shared<const SharedRows>(shared_rows(*run, options.statistics));
+  }
   const Job own{job.stop, {}, job.executor};
   Team team(own);
   const Job quiet{job.stop, {}, team.executor()};
@@ -188,22 +230,21 @@ std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics) {
   for (std::size_t n = 0; n < kGateNames.size(); ++n) {
     numbers.push_back({kGateNames[n], "1", statistics.gate_quantile[n]});
   }
-  for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
-    add_quartiles(numbers, std::string("horizon_") + kLevelNames[level], statistics.backward_horizon[level]);
-  }
-  for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
-    add_quartiles(numbers, std::string("survival_") + kLevelNames[level], statistics.forward_survival[level]);
-  }
+  static const std::vector<std::string> horizons = quartile_names("horizon_");
+  static const std::vector<std::string> survivals = quartile_names("survival_");
+  add_quartiles(numbers, horizons, statistics.backward_horizon);
+  add_quartiles(numbers, survivals, statistics.forward_survival);
   return numbers;
 }
 
 std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics) {
-  constexpr std::array kNames = {"min", "lower_quartile", "median", "upper_quartile", "max"};
+  constexpr std::array kNames = {"channel_decay_time_min", "channel_decay_time_lower_quartile",
+                                 "channel_decay_time_median", "channel_decay_time_upper_quartile",
+                                 "channel_decay_time_max"};
   std::vector<double> times = channel_decay_times(statistics);
   std::vector<HeadNumber> numbers;
   for (std::size_t n = 0; n < kNames.size() && !times.empty(); ++n) {
-    numbers.push_back(
-        {std::string("channel_decay_time_") + kNames[n], "tokens", quantile(times, 0.25 * static_cast<double>(n))});
+    numbers.push_back({kNames[n], "tokens", quantile(times, 0.25 * static_cast<double>(n))});
   }
   return numbers;
 }
@@ -224,11 +265,12 @@ std::vector<HeadNumber> sink_numbers(const HeadStatistics& statistics) {
 }
 
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
+  static const std::vector<std::string> names = spread_names("");
+  static const std::vector<std::string> labels = label_names();
   std::vector<HeadNumber> numbers;
-  add_spread(numbers, "", statistics, statistics.errors);
+  add_spread(numbers, names, statistics, statistics.errors);
   for (int n = 0; n < kHeadLabels; ++n) {
-    numbers.push_back({std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1",
-                       statistics.label_scores[index_of(n)],
+    numbers.push_back({labels[index_of(n)], "1", statistics.label_scores[index_of(n)],
                        statistics.errors ? std::optional(statistics.errors->label_scores[index_of(n)]) : std::nullopt});
   }
   numbers.push_back({"repeats", "tokens", static_cast<double>(statistics.repeats)});
@@ -238,11 +280,15 @@ std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
 }
 
 std::vector<HeadNumber> split_numbers(const DecaySplit& split) {
+  static const std::vector<std::string> localities = locality_names("");
+  static const std::vector<std::string> localities_without_first = locality_names(kWithoutFirst);
+  static const std::vector<std::string> without_gate = spread_names("_without_gate");
+  static const std::vector<std::string> without_content = spread_names("_without_content");
   std::vector<HeadNumber> numbers = {{"divergence", "nats", split.divergence}};
-  add_locality(numbers, "", split.locality);
-  add_locality(numbers, kWithoutFirst, split.locality_without_first);
-  add_spread(numbers, "_without_gate", split.without_gate, {});
-  add_spread(numbers, "_without_content", split.without_content, {});
+  add_locality(numbers, localities, split.locality);
+  add_locality(numbers, localities_without_first, split.locality_without_first);
+  add_spread(numbers, without_gate, split.without_gate, {});
+  add_spread(numbers, without_content, split.without_content, {});
   return numbers;
 }
 

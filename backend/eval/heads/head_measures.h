@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/map/statistics/decay_split.h"
@@ -30,12 +31,13 @@ struct HeadMeasures {
   std::optional<DecaySplit> split;    ///< nothing where it was not asked for, or there is no softmax attention
   std::vector<GateTally> classes;     ///< [kTokenClasses] gates of the positions that read each; empty without classes
   std::vector<HeadProfile> profiles;  ///< mass..., and with the split logit_content and logit_decay
-  std::optional<ProfileSketch> sketch;  ///< of attention with key 0
+  std::optional<ProfileSketch> sketch;  ///< of attention with key 0; nothing where nobody wants it
 };
 
 struct MeasureOptions {
   StatisticsOptions statistics;
   bool with_split = false;
+  bool with_sketch = true;
   std::span<const TokenClassSet> classes;  ///< [L] of what each position reads; empty: none
 };
 
@@ -60,7 +62,7 @@ std::vector<TokenClassSet> read_classes(const Trace& trace);
 
 /// A number of a head under the name that tables and files give it.
 struct HeadNumber {
-  std::string name;
+  std::string_view name;             ///< of those of this header, which stay
   const char* unit = "";             ///< "tokens", "nats", "octaves", "nats per nat"; "1" for shares and gates
   double value = 0;                  ///< NaN where it does not exist
   std::optional<double> error = {};  ///< standard error, where rows were sampled

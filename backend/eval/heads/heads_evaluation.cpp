@@ -99,7 +99,7 @@ void HeadsAccumulator::add(const HeadMeasures& measures) {
   take(sink_numbers(measures.statistics));
   if (measures.split) take(split_numbers(*measures.split));
   std::erase_if(numbers, [](const HeadNumber& number) { return number.name == kDecayTime; });
-  for (const HeadNumber& number : numbers) put(numbers_, head, number.name, number.unit, {number.value});
+  for (const HeadNumber& number : numbers) put(numbers_, head, std::string(number.name), number.unit, {number.value});
   const std::size_t bins = distance_bins(info_.length).size();
   for (const HeadProfile& profile : measures.profiles) {
     std::vector<double> values = profile.bins;

@@ -17,8 +17,9 @@ void unshuffle(std::span<const std::byte> shuffled, std::size_t element_size, st
 /// looking for runs only takes half the time and loses a few percent at most.
 enum class Effort { runs, matches };
 
-/// zlib stream of `data`. Empty if it would not be shorter than the data.
-std::vector<std::byte> deflate_chunk(std::span<const std::byte> data, Effort effort);
+/// zlib stream of shuffled elements. Bytes of each significance have codes of their own. Empty if it would not be
+/// shorter than the data.
+std::vector<std::byte> deflate_chunk(std::span<const std::byte> shuffled, std::size_t element_size, Effort effort);
 
 /// Fills `data` from a zlib stream of exactly that many bytes; false if it is anything else.
 [[nodiscard]] bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data);

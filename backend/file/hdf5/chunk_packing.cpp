@@ -55,10 +55,10 @@ class ChunkTable {
     std::vector<std::byte> shuffled(chunk.size());
     shuffle(chunk, element_bytes_, shuffled);
     const bool whole_numbers = shape_.element == Element::int32 || shape_.element == Element::int64;
-    packed.bytes = deflate_chunk(shuffled, Effort::runs);
+    packed.bytes = deflate_chunk(shuffled, element_bytes_, Effort::runs);
     if (whole_numbers) {
       // Counts repeat, and lower bytes of sums do not.
-      std::vector<std::byte> other = deflate_chunk(shuffled, Effort::matches);
+      std::vector<std::byte> other = deflate_chunk(shuffled, element_bytes_, Effort::matches);
       if (!other.empty() && (packed.bytes.empty() || other.size() < packed.bytes.size()))
         packed.bytes = std::move(other);
     }

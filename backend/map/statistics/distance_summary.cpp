@@ -5,13 +5,14 @@
 
 namespace foxscope {
 
-DistanceSummary distance_summary(const AttentionSpread& spread) {
-  return {binned(spread.distance.mass), binned(spread.distance_without_first.mass), sketch(spread.distance)};
+DistanceSummary distance_summary(const AttentionSpread& spread, bool with_sketch) {
+  return {binned(spread.distance.mass), binned(spread.distance_without_first.mass),
+          with_sketch ? sketch(spread.distance) : ProfileSketch()};
 }
 
-DistanceSummary distance_summary(const HeadOf& head, const AttentionSpread& spread, SpreadOf which) {
+DistanceSummary distance_summary(const HeadOf& head, const AttentionSpread& spread, SpreadOf which, bool with_sketch) {
   const auto* const there = spread.distance.mass.empty() ? elsewhere(head) : nullptr;
-  return there != nullptr ? there->distances(head, which) : distance_summary(spread);
+  return there != nullptr ? there->distances(head, which) : distance_summary(spread, with_sketch);
 }
 
 }  // namespace foxscope

@@ -17,9 +17,10 @@ struct DistanceSummary {
 /// The attention that a spread is of: the head's own, or that of a split (DecaySplit).
 enum class SpreadOf { attention, without_gate, without_content };
 
-DistanceSummary distance_summary(const AttentionSpread& spread);
+/// @param with_sketch  without, the sketch is empty
+DistanceSummary distance_summary(const AttentionSpread& spread, bool with_sketch = true);
 /// The same of a head's spread, wherever its run lies: from another machine it comes without the mass (MapsElsewhere).
 DistanceSummary distance_summary(const HeadOf& head, const AttentionSpread& spread,
-                                 SpreadOf which = SpreadOf::attention);
+                                 SpreadOf which = SpreadOf::attention, bool with_sketch = true);
 
 }  // namespace foxscope

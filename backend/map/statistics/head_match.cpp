@@ -26,12 +26,15 @@ ProfileSketch sketch(const DistanceProfile& profile) {
     double& area = result.area[index_of(step)];
     const std::size_t end = edge(step + 1);
     std::size_t distance = edge(step);
+    double here = octaves(distance);
     // The mass of a distance counts from there on.
-    for (; distance < std::min(end, profile.mass.size()); ++distance) {
-      sum += profile.mass[distance];
-      area += sum * (octaves(distance + 1) - octaves(distance));
+    while (distance < std::min(end, profile.mass.size())) {
+      sum += profile.mass[distance++];
+      const double next = octaves(distance);
+      area += sum * (next - here);
+      here = next;
     }
-    area += sum * (octaves(end) - octaves(distance));
+    area += sum * (octaves(end) - here);
   }
   return result;
 }

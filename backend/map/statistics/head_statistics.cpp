@@ -52,6 +52,15 @@ void check_rows(std::int64_t rows, std::int64_t length) {
   }
 }
 
+SharedRows shared_rows(const Trace& trace, const StatisticsOptions& options) {
+  SharedRows shared;
+  const std::int64_t length = trace.info().length;
+  check_rows(options.rows, length);
+  if (options.rows > 0 && options.rows < length) shared.drawn = sample_rows(length, options.rows, options.rows_seed);
+  if (trace.tokens()) shared.repeat_distances = repeat_distances(trace.tokens()->input_id);
+  return shared;
+}
+
 namespace {
 
 /// Measures several heads of one layer.
@@ -77,13 +86,7 @@ class LayerPass {
     const bool attention = options_.with_attention && run_->has_attention(layer_);
     if (attention) {
       for (const int head : heads_) entries_.emplace_back(HeadOf{run_, layer_, head}, Quantity::attention, kNoRows);
-      sees_ = rows_with_repeats(entries_.front().token, entries_.front().window);
-      repeats_ = std::ranges::count(sees_, 1);
-      if (options_.these_rows) {
-        sample_ = options_.these_rows;
-      } else if (options_.rows > 0 && options_.rows < info_.length) {
-        sample_ = sample_rows(info_.length, options_.rows, options_.rows_seed);
-      }
+      find_rows();
     }
     // A GPU works on the first heads meanwhile.
     std::unique_ptr<DeviceSpreads> spreads = start(0);
@@ -100,6 +103,17 @@ class LayerPass {
 
  private:
   static constexpr std::span<const float> kNoRows = {};
+
+  void find_rows() {
+    if (options_.these_rows) {
+      sample_ = &*options_.these_rows;
+      return;
+    }
+    shared_ = options_.shared ? options_.shared : std::make_shared<const SharedRows>(shared_rows(*run_, options_));
+    sees_ = rows_with_repeats(shared_->repeat_distances, entries_.front().window);
+    repeats_ = std::ranges::count(sees_, 1);
+    if (shared_->drawn) sample_ = &*shared_->drawn;
+  }
 
   bool measure_gates() {
     // In a run that kept saliency and no gates, gates are as unknown as in a text of one token.
@@ -128,7 +142,7 @@ class LayerPass {
     std::vector<const HeadEntries*> heads;
     for (std::size_t at = n; at < std::min(entries_.size(), n + most); ++at) heads.push_back(&entries_[at]);
     auto spreads = std::make_unique<DeviceSpreads>(std::move(heads), *run_.gpu);
-    if (spreads->start(sample_ ? &*sample_ : nullptr) != kernels::Status::ok) spreads.reset();
+    if (spreads->start(sample_) != kernels::Status::ok) spreads.reset();
     return spreads;
   }
 
@@ -181,7 +195,8 @@ class LayerPass {
   std::deque<HeadEntries> entries_;  ///< of attention; empty where that is not measured
   std::vector<std::uint8_t> sees_;
   std::int64_t repeats_ = 0;
-  std::optional<RowSample> sample_;
+  std::shared_ptr<const SharedRows> shared_;
+  const RowSample* sample_ = nullptr;  ///< null: all rows
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -112,6 +113,12 @@ std::vector<double> channel_log_decays(const HeadOf& head);
 /// channels do not decay each by itself.
 std::vector<double> channel_decay_times(const HeadStatistics& statistics);
 
+/// What the statistics of all heads of a text share.
+struct SharedRows {
+  std::optional<RowSample> drawn;              ///< StatisticsOptions::rows; nothing: all rows are measured
+  std::vector<std::int64_t> repeat_distances;  ///< of its tokens (sampled_spread.h)
+};
+
 struct StatisticsOptions {
   bool with_attention = true;
   int events = 8;  ///< of the gate and of saliency, at most
@@ -123,6 +130,8 @@ struct StatisticsOptions {
   std::optional<RowSample> these_rows = {};
   /// Gets the numbers of the sampled rows of each head, from several threads; null: nobody wants them.
   std::function<void(const HeadStatistics& head, const RowSample& sample, const SampledRows& rows)> take_rows = {};
+  /// shared_rows of the text and these options, from whoever measures more than one layer; null: it is made anew.
+  std::shared_ptr<const SharedRows> shared = {};
   bool with_gates = true;  ///< without, the caller sets means, quantiles, horizons and survivals of gates
 };
 
@@ -130,6 +139,8 @@ struct StatisticsOptions {
 /// @param length  of the text
 /// @throws UsageError for an odd number of rows, a negative one, and more than fit into kMostSampled entries
 void check_rows(std::int64_t rows, std::int64_t length);
+/// @throws as check_rows does
+SharedRows shared_rows(const Trace& trace, const StatisticsOptions& options);
 /// Entries of sampled rows of one head that are held at once, 1 GiB.
 inline constexpr std::int64_t kMostSampled = std::int64_t{1} << 28;
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <numbers>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -188,22 +189,22 @@ void measure_distances(const HeadEntries& entries, const RowSample& sample, cons
 /// Every `stride`-th number from `first` on.
 std::vector<double> column(std::span<const double> values, std::size_t first, std::size_t stride) {
   std::vector<double> taken;
+  taken.reserve(values.size() / stride);
   for (std::size_t n = first; n < values.size(); n += stride) taken.push_back(values[n]);
   return taken;
 }
 
-double distance_reaching(const std::vector<double>& mass, double share) {
-  double total = 0;
-  for (std::size_t distance = 0; distance < mass.size(); ++distance) {
-    if ((total += mass[distance]) >= share) return static_cast<double>(distance);
-  }
-  return static_cast<double>(mass.size()) - 1;
+/// @param within  [L] mass up to each distance
+double distance_reaching(std::span<const double> within, double share) {
+  const auto reaches = [share](double mass) { return mass >= share; };
+  return static_cast<double>(std::min(std::ranges::find_if(within, reaches) - within.begin(), std::ssize(within) - 1));
 }
 
 /// The error of the smallest distance that holds a share (Woodruff). The error of the mass within that distance lies
 /// between those at the ends of its bin; where a single row makes the step at that distance, the step is added to it.
+/// @param within       [L] the profile's mass up to each distance
 /// @param largest_row  share of the text that one row stands for, at most
-double distance_error(const DistanceProfile& profile, std::span<const DistanceBin> bins,
+double distance_error(const DistanceProfile& profile, std::span<const double> within, std::span<const DistanceBin> bins,
                       std::span<const double> within_error, double largest_row, double share, double distance) {
   if (std::isnan(distance)) return kUnknown;
   std::size_t bin = 0;
@@ -213,19 +214,19 @@ double distance_error(const DistanceProfile& profile, std::span<const DistanceBi
       (distance + 1 - static_cast<double>(bins[bin].from)) / static_cast<double>(bins[bin].to - bins[bin].from);
   const double step = std::min(profile.mass[static_cast<std::size_t>(distance)], largest_row);
   const double error = before + part * (within_error[bin] - before) + step;
-  return (distance_reaching(profile.mass, share + error) - distance_reaching(profile.mass, share - error)) / 2;
+  return (distance_reaching(within, share + error) - distance_reaching(within, share - error)) / 2;
 }
 
 /// Errors of a profile's bins, from the numbers of rows.
 /// @param error_of  error of the mean of a number of each row
 template <typename ErrorOf>
-ProfileErrors profile_errors(const RowSample& sample, std::span<const double> within, const DistanceProfile& profile,
+ProfileErrors profile_errors(const RowSample& sample, std::span<const double> of_rows, const DistanceProfile& profile,
                              double on_keys, const ErrorOf& error_of) {
   const std::vector<DistanceBin> bins = distance_bins(sample.length);
   ProfileErrors errors;
   std::vector<double> before;
   for (std::size_t bin = 0; bin < bins.size(); ++bin) {
-    std::vector<double> up_to = column(within, bin, bins.size());
+    std::vector<double> up_to = column(of_rows, bin, bins.size());
     std::vector<double> own = up_to;
     for (std::size_t n = 0; n < before.size(); ++n) own[n] -= before[n];
     errors.within.push_back(error_of(up_to));
@@ -234,8 +235,10 @@ ProfileErrors profile_errors(const RowSample& sample, std::span<const double> wi
   }
   const double largest_row =
       static_cast<double>(std::ranges::max(sample.positions)) / 2 / static_cast<double>(sample.length);
-  errors.d50 = distance_error(profile, bins, errors.within, largest_row, 0.5 * on_keys, profile.d50);
-  errors.d90 = distance_error(profile, bins, errors.within, largest_row, 0.9 * on_keys, profile.d90);
+  std::vector<double> within(profile.mass.size());
+  std::partial_sum(profile.mass.begin(), profile.mass.end(), within.begin());
+  errors.d50 = distance_error(profile, within, bins, errors.within, largest_row, 0.5 * on_keys, profile.d50);
+  errors.d90 = distance_error(profile, within, bins, errors.within, largest_row, 0.9 * on_keys, profile.d90);
   return errors;
 }
 
@@ -291,13 +294,21 @@ RowsBeyond rows_beyond(const RowSample& sample, const SampledRows& rows, std::sp
 
 }  // namespace
 
-std::vector<std::uint8_t> rows_with_repeats(std::span<const std::int32_t> token, std::int64_t window) {
-  std::vector<std::uint8_t> sees(token.size());
+std::vector<std::int64_t> repeat_distances(std::span<const std::int32_t> token) {
+  std::vector<std::int64_t> distances(token.size());
   std::unordered_map<std::int32_t, std::int64_t> latest;  // where each token stood last, up to two positions ago
   for (std::int64_t row = 2; row < std::ssize(token); ++row) {
     latest[token[index_of(row - 2)]] = row - 2;
     const auto before = latest.find(token[index_of(row)]);
-    sees[index_of(row)] = before != latest.end() && (window == 0 || row - (before->second + 1) < window) ? 1 : 0;
+    if (before != latest.end()) distances[index_of(row)] = row - (before->second + 1);
+  }
+  return distances;
+}
+
+std::vector<std::uint8_t> rows_with_repeats(std::span<const std::int64_t> distances, std::int64_t window) {
+  std::vector<std::uint8_t> sees(distances.size());
+  for (std::size_t row = 0; row < sees.size(); ++row) {
+    sees[row] = distances[row] > 0 && (window == 0 || distances[row] < window) ? 1 : 0;
   }
   return sees;
 }

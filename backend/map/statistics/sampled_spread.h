@@ -35,10 +35,14 @@ inline bool has_more(std::int64_t row, double beside) { return row > 0 && !(besi
 /// The factor from A to A': 1 / beside, or 0.
 inline double weight_of(std::int64_t row, double beside) { return has_more(row, beside) ? 1 / beside : 0.0; }
 
-/// The rows that see a token that followed an earlier one like theirs: the nearest such token is nearest to them.
-/// @param token   [L] that each position reads; may be empty
+/// How far back of each row the nearest token is that followed an earlier one like the row's, tokens; 0: there is none.
+/// @param token  [L] that each position reads; may be empty
+/// @returns [L]; empty where tokens are not known
+std::vector<std::int64_t> repeat_distances(std::span<const std::int32_t> token);
+/// The rows that see such a token.
+/// @param distances  repeat_distances
 /// @returns [L] 1 or 0; empty where tokens are not known
-std::vector<std::uint8_t> rows_with_repeats(std::span<const std::int32_t> token, std::int64_t window);
+std::vector<std::uint8_t> rows_with_repeats(std::span<const std::int64_t> distances, std::int64_t window);
 
 /// Numbers of sampled rows, computed on the CPU.
 /// @param entries  of Quantity::attention, its gate or its content perhaps left out
