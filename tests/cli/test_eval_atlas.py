@@ -264,7 +264,7 @@ class NumbersTest(AtlasTest):
             effective = sizes.sum() ** 2 / (sizes ** 2).sum()
             self.assertEqual(model["tokens/few"][n], len(here) < 30)
             errors = model["tokens/mean_log_gate_errors"][()].reshape(32, -1)[:, n]
-            if token >= 2048 or effective < 4 - 1e-9:
+            if token >= 2048 or effective < 3.5:
                 self.assertTrue(numpy.isnan(errors).all())
                 continue
             known += 1

@@ -57,23 +57,22 @@ WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t
       count_(all_ && count != kAll ? run->info().length
                                    : std::min(count == kAll ? kDefaultRows : count, (run->info().length - 1) / 2 * 2)),
       seed_(seed),
-      bins_(distance_bins(run->info().length).size()),
+      bins_(distance_bins(run->info().length)),
       fall_(falls_of(*run)),
       heads_(index_of(run->info().layers) * index_of(run->info().heads)) {
   if (count_ == 0) return;
   StatisticsOptions options;
-  options.rows = count_;
+  options.rows = count_ == run->info().length ? 0 : count_;
   options.rows_seed = seed_;
   shared_ = std::make_shared<const SharedRows>(shared_rows(*run, options));
 }
 
 void WindowRows::take_row(std::int64_t row, std::span<const double> within, std::size_t place, Head& head) const {
-  const std::vector<DistanceBin> bins = distance_bins(run_->info().length);
-  for (std::size_t bin = 0; bin < bins_; ++bin) {
-    head.masses[place * bins_ + bin] = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
+  for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
+    head.masses[place * bins_.size() + bin] = within[bin] - (bin == 0 ? 0 : within[bin - 1]);
   }
-  take_larger(mass_from(half_of_window(run_->info().length), bins, within), row, head.reach);
-  if (!fall_.empty()) take_larger(mass_from(kLocalTokens, bins, within) * fall_[index_of(row)], row, head.gain);
+  take_larger(mass_from(half_of_window(run_->info().length), bins_, within), row, head.reach);
+  if (!fall_.empty()) take_larger(mass_from(kLocalTokens, bins_, within) * fall_[index_of(row)], row, head.gain);
 }
 
 void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const SampledRows& rows) {
@@ -81,7 +80,7 @@ void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const S
   head.received = rows.received;
   head.masses.resize(masses());
   for (std::size_t n = 0; n < sample.rows.size(); ++n) {
-    take_row(sample.rows[n], std::span(rows.within).subspan(n * bins_, bins_), n, head);
+    take_row(sample.rows[n], std::span(rows.within).subspan(n * bins_.size(), bins_.size()), n, head);
   }
 }
 
@@ -113,12 +112,13 @@ bool WindowRows::measure_all(int layer, int head, bool received_alone, const Job
   StatisticsOptions options;
   options.events = 0;
   options.with_gates = false;
+  options.shared = shared_;
   options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& sample, const SampledRows& rows) {
     for (std::size_t key = 0; key < received.size(); ++key) received[key] += rows.received[key];
     for (std::size_t n = 0; !received_alone && n < sample.rows.size(); ++n) {
       // The last row of an odd number stands there twice, and is the same both times.
       const std::int64_t row = sample.rows[n];
-      take_row(row, std::span(rows.within).subspan(n * bins_, bins_), index_of(row), of_head);
+      take_row(row, std::span(rows.within).subspan(n * bins_.size(), bins_.size()), index_of(row), of_head);
     }
   };
   for (std::int64_t begin = 0; begin < length; begin += kAtOnce) {

@@ -9,6 +9,7 @@
 #include "backend/base/index.h"
 #include "backend/base/job.h"
 #include "backend/map/map.h"
+#include "backend/map/statistics/distance_bins.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/map/statistics/sampled_spread.h"
 
@@ -20,7 +21,8 @@ class WindowRows {
   /// As many rows of a window as it has.
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
-  /// @param count  of rows that are to be drawn. A window that has no more gives all of its rows; with kAll kDefaultRows
+  /// @param count  of rows that are to be drawn. A window that has no more gives all of its rows; with kAll
+  /// kDefaultRows
   ///               are drawn, and what keys receive is summed over all rows
   /// @param seed   that they are drawn by
   WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t seed);
@@ -54,7 +56,7 @@ class WindowRows {
   /// By layer, then head, the most that a layer has.
   [[nodiscard]] const Head& head(std::size_t place) const { return heads_[place]; }
   /// Numbers of Head::masses.
-  [[nodiscard]] std::size_t masses() const { return index_of(count_) * bins_; }
+  [[nodiscard]] std::size_t masses() const { return index_of(count_) * bins_.size(); }
 
  private:
   /// Looks at all rows. @param received_alone  at what keys receive from them alone
@@ -66,7 +68,7 @@ class WindowRows {
   std::int64_t count_;
   std::uint64_t seed_;
   std::shared_ptr<const SharedRows> shared_;
-  std::size_t bins_;
+  std::vector<DistanceBin> bins_;
   std::vector<double> fall_;  ///< [L] of the loss since the window first had the same token to predict; NaN: it had not
   std::vector<Head> heads_;
 };
