@@ -112,7 +112,6 @@ bool WindowRows::measure_all(int layer, int head, bool received_alone, const Job
   StatisticsOptions options;
   options.events = 0;
   options.with_gates = false;
-  options.shared = shared_;
   options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& sample, const SampledRows& rows) {
     for (std::size_t key = 0; key < received.size(); ++key) received[key] += rows.received[key];
     for (std::size_t n = 0; !received_alone && n < sample.rows.size(); ++n) {
