@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -151,6 +152,14 @@ std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object
   reading.account.take_values(id);
   tokens->id = id.values<std::int32_t>();
   tokens->input_id = read_column<std::int32_t>(reading, group, "input_id", Element::int32, length);
+  // -1 is the label of a position that nothing follows.
+  for (const auto& [name, ids, first] :
+       {std::tuple("id", &tokens->id, -1), std::tuple("input_id", &tokens->input_id, 0)}) {
+    const auto negative = std::ranges::find_if(*ids, [least = first](std::int32_t one) { return one < least; });
+    if (negative == ids->end()) continue;
+    reading.file->fail_damaged(group.path() + "/" + name,
+                               fmt::format("names token {} at {}", *negative, negative - ids->begin()));
+  }
   if (stopped()) return nullptr;
   if (group.find("byte_start")) {
     tokens->byte_start = read_column<std::int64_t>(reading, group, "byte_start", Element::int64, length);

@@ -370,7 +370,7 @@ class SchemaWalk {
     });
   }
 
-  /// Ids are of the vocabulary, whose size the model's configuration may say.
+  /// Ids are of the vocabulary, whose size the model's configuration may say. Readers refuse negative ones.
   /// @param first  the smallest that may be there: -1 of a label that nothing follows
   void check_ids(const std::string& path, std::span<const std::int32_t> ids, std::int32_t first,
                  const TraceInfo& info) {
@@ -382,7 +382,8 @@ class SchemaWalk {
     }
     const auto found = std::ranges::find_if(ids, [&](std::int32_t id) { return id < first || id >= end; });
     if (found == ids.end()) return;
-    add(Kind::note, path, fmt::format("ids of tokens, from 0 to {}", end - 1),
+    const bool negative = std::ranges::any_of(ids, [&](std::int32_t id) { return id < first; });
+    add(negative ? Kind::broken : Kind::note, path, fmt::format("ids of tokens, from 0 to {}", end - 1),
         fmt::format("{} at [{}]", *found, found - ids.begin()));
   }
 

@@ -440,12 +440,22 @@ class SchemaTest(CommandLineTest):
         path = write_run(self.folder / "ids.h5", attributes=[("softmax_scale", 8**-0.5), ("config", '{"vocab_size": 99}')])
         self.assertEqual(found(self, path, "note"), [])
         with h5py.File(path, "r+") as file:
-            file["models/mine/tokens/input_id"][17] = -9
             file["models/mine/tokens/id"][20:22] = 99, 2**31 - 1
         self.assertEqual(found(self, path), [])
         expected = "ids of tokens, from 0 to 98"
-        self.assertEqual(found(self, path, "note"), [("/models/mine/tokens/input_id", expected, "-9 at [17]"),
-                                                     ("/models/mine/tokens/id", expected, "99 at [20]")])
+        self.assertEqual(found(self, path, "note"), [("/models/mine/tokens/id", expected, "99 at [20]")])
+        self.done("info", path)
+
+    def test_negative_ids_are_refused_by_all_readers(self):
+        path = write_run(self.folder / "ids.h5", attributes=[("softmax_scale", 8**-0.5), ("config", '{"vocab_size": 99}')])
+        for name, number in [("input_id", -1), ("id", -5)]:
+            with h5py.File(path, "r+") as file:
+                file["models/mine/tokens"][name][17] = number
+            self.assertEqual(found(self, path), [(f"/models/mine/tokens/{name}", "ids of tokens, from 0 to 98",
+                                                  f"{number} at [17]")])
+            self.fails(1, ["ids.h5", f"/models/mine/tokens/{name}", f"names token {number} at 17"], "info", path)
+            with h5py.File(path, "r+") as file:
+                file["models/mine/tokens"][name][17] = 3
 
     def test_saliency_that_is_no_number_is_a_note(self):
         path = write_run(self.folder / "saliency.h5", attributes=[("softmax_scale", 8**-0.5)])

@@ -868,6 +868,18 @@ class InputTest(AtlasTest):
                 data = file["models/fox"][name]
                 data[place] = data[place] + 1 if number == 1 else number
             self.fails(1, ["atlas.h5", words, "the file is damaged"], "info", self.output)
+        contradictions = {
+            "numbers/mean_log_gate": (Ellipsis, math.nan, "histogram/positions: does not add up to 0 positions of layer 0, head 0"),
+            "histogram/positions": (Ellipsis, 0, "positions of layer 0, head 0, as its mean log f says"),
+            "by_distance/mass_without_first": ((1, 1, 2), -0.5, "mass_without_first: holds the mass -0.5"),
+            "similarity/order": (3, 99, "similarity: does not name every head once in its order"),
+        }
+        for name, (place, number, words) in contradictions.items():
+            self.output.write_bytes(whole)
+            with h5py.File(self.output, "r+") as file:
+                file["models/fox"][name][place] = number
+            for command in [["info", self.output], ["figure", "scatter", self.output, "-o", self.folder / "out.svg"]]:
+                self.fails(1, ["atlas.h5", words, "the file is damaged"], *command)
         self.output.write_bytes(whole)
         with h5py.File(self.output, "r+") as file:
             file["windows/token_id"][1, 3] = 8_000_000

@@ -13,6 +13,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/index.h"
+#include "backend/eval/atlas/atlas_reader.h"
 #include "backend/eval/atlas/atlas_strings.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/map/statistics/distance_bins.h"
@@ -686,7 +687,12 @@ class AtlasFileWriter {
 
 }  // namespace
 
-Atlas Atlas::open(const std::filesystem::path& path) { return AtlasFileReader(path).read(); }
+Atlas Atlas::open(const std::filesystem::path& path) {
+  Atlas atlas = AtlasFileReader(path).read();
+  // What follows from the sums is refused here too where other readers, who show it, refuse it.
+  AtlasReader::open(path);
+  return atlas;
+}
 
 void write_atlas_file(const std::filesystem::path& path, const Atlas& atlas, const Provenance& provenance,
                       Overwrite overwrite) {

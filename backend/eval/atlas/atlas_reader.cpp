@@ -1,6 +1,7 @@
 #include "backend/eval/atlas/atlas_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace {
 using Shape = std::vector<std::uint64_t>;
 
 constexpr const char* kErrors = "_errors";
+constexpr double kMassRounding = 1e-6;  ///< of masses
 
 }  // namespace
 
@@ -107,6 +109,7 @@ class AtlasReader::Opening {
     read_windows(group.child("windows"), documents);
     read_tokens(group.child("tokens"));
     if (const auto numbers = group.find("numbers")) read_numbers(*numbers);
+    if (const auto distances = group.find("by_distance")) check_masses(*distances);
     if (const auto histogram = group.find("histogram")) read_histogram(*histogram);
     if (const auto resets = group.find("resets")) read_resets(*resets);
     if (const auto passages = group.find("passages")) read_passages(*passages);
@@ -172,10 +175,45 @@ class AtlasReader::Opening {
     }
   }
 
+  /// Nothing here shows them, and others read them from the file.
+  void check_masses(const Hdf5Object& group) const {
+    for (const std::string& name : group.names()) {
+      if (!name.starts_with("mass") || !group.child(name).is_dataset()) continue;
+      const Hdf5Dataset dataset(group.child(name));
+      if (dataset.type().element != Element::float64) continue;
+      const std::vector<double> values = dataset.values<double>();
+      const auto negative = std::ranges::find_if(values, [](double value) { return value < -kMassRounding; });
+      if (negative != values.end()) file_->fail(group.child(name), fmt::format("holds the mass {}", *negative));
+    }
+  }
+
+  /// Every position of a head with a gate is in one bin; a head has a gate where it has a mean log f.
+  void check_positions(const Hdf5Object& group) const {
+    const auto mean = std::ranges::find(facts_.numbers, "mean_log_gate", &HeadArray::name);
+    if (mean == facts_.numbers.end()) return;
+    for (std::size_t place = 0; place < facts_.head_count(); ++place) {
+      std::int64_t sum = 0;
+      for (const std::int64_t count : tables_.positions.of<std::int64_t>(place)) {
+        if (count < 0 || count > facts_.positions - sum) {
+          sum = -1;
+          break;
+        }
+        sum += count;
+      }
+      const std::int64_t expected = std::isnan(mean->value[place]) ? 0 : facts_.positions;
+      if (sum == expected) continue;
+      const auto heads = static_cast<std::size_t>(facts_.info.heads);
+      file_->fail(group.child("positions"),
+                  fmt::format("does not add up to {} positions of layer {}, head {}, as its mean log f says", expected,
+                              place / heads, place % heads));
+    }
+  }
+
   void read_histogram(const Hdf5Object& group) {
     const std::uint64_t bins = Hdf5Dataset(group.child("minus_log_gate")).count();
     tables_.minus_log_gate = file_->values<double>(group, "minus_log_gate", {bins});
     tables_.positions = HeadTable(group.child("positions"), Element::int64, {heads_[0], heads_[1], bins});
+    check_positions(group);
     facts_.has_histogram = true;
   }
 
