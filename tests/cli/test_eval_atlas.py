@@ -940,7 +940,7 @@ class InputTest(AtlasTest):
                 data[place] = data[place] + 1 if number == 1 else number
             self.fails(1, ["atlas.h5", words, "the file is damaged"], "info", self.output)
         contradictions = {
-            "numbers/mean_log_gate": (Ellipsis, math.nan, "histogram/positions does not add up to 0 positions of layer 0, head 0"),
+            "numbers/mean_log_gate": (Ellipsis, math.nan, "histogram/positions: does not add up to 0 positions of layer 0, head 0"),
             "histogram/positions": (Ellipsis, 0, "positions of layer 0, head 0, as its mean log f says"),
             "by_distance/mass_without_first": ((1, 1, 2), -0.5, "mass_without_first: holds the mass -0.5"),
             "similarity/order": (3, 99, "similarity: does not name every head once in its order"),
