@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,38 @@ def test_a_figure_is_the_commands(run: Run, run_path: Path, tmp_path: Path) -> N
     assert run.figure("maps", format="png", **options)._repr_png_() is not None
     with pytest.raises(FoxscopeError, match=r"the figure is a \.svg: .* ask for format='pdf'"):
         figure.save(tmp_path / "figure.pdf")
+
+
+def test_a_figure_replaces_a_file_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
+    """Here the system lets the process write less than the figure is, as a full disk does."""
+    figure = run.figure("loss", model="fox")
+    path = tmp_path / "loss.svg"
+    code = (
+        "import resource, sys\n"
+        "from foxscope.errors import FoxscopeError\n"
+        "from foxscope.figures import Figure\n"
+        "data = sys.stdin.buffer.read()\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (len(data) // 2, len(data) // 2))\n"
+        "try:\n"
+        "    Figure(data, 'svg', '').save(sys.argv[1])\n"
+        "except FoxscopeError as error:\n"
+        "    print(error)\n"
+    )
+
+    def save_on_a_full_disk() -> str:
+        done = subprocess.run([sys.executable, "-c", code, path], input=figure.data, capture_output=True, check=True)
+        return done.stdout.decode() + done.stderr.decode()
+
+    error = f"{path}: could not be written (File too large): make room, or write elsewhere\n"
+    assert save_on_a_full_disk() == error
+    assert os.listdir(tmp_path) == []
+    path.write_text("mine")
+    path.chmod(0o640)
+    assert save_on_a_full_disk() == error
+    assert path.read_text() == "mine"
+    figure.save(path)
+    assert path.read_bytes() == figure.data and os.listdir(tmp_path) == ["loss.svg"]
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize(

@@ -581,7 +581,7 @@ def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
 def test_a_process_that_is_forked_within_the_block(end: str, names: str, tmp_path: Path) -> None:
     """It records nothing and leaves the block; the file is its parent's, as without it, continuations included."""
     code = SCRIPT + (
-        "import foxscope.recording.atomic_file as files\n"
+        "import foxscope.atomic_file as files\n"
         f"if {names == 'hidden'}: files.hasattr = lambda *_: False\n"
         "q, k = numpy.random.default_rng(0).standard_normal((2, *q.shape))\n"
         "for path, forks in zip(sys.argv[1:], (False, True)):\n"
