@@ -32,7 +32,7 @@ class AtomicFile(io.RawIOBase):
     """
 
     def __init__(self, target: str | os.PathLike[str], overwrite: bool, smaller: str = "") -> None:
-        """Refuses a target that exists, unless `overwrite`, a folder, and a folder that is missing or not writable.
+        """Refuses a file that exists, unless `overwrite`, what is no file, and a folder that is missing or not writable.
 
         smaller: words for what makes the file smaller, for the error of a full disk.
         """
@@ -51,6 +51,8 @@ class AtomicFile(io.RawIOBase):
             raise FoxscopeError(f"{self.target}: the name is too long: use at most {_LONGEST_NAME} bytes")
         if place.is_dir():
             raise FoxscopeError(f"{self.target}: is a folder: name a file to write")
+        if place.exists() and not place.is_file():
+            raise FoxscopeError(f"{self.target}: is not a regular file and cannot be replaced: write to another name")
         if place.exists() and not overwrite:
             raise FoxscopeError(f"{self.target}: exists already: pass overwrite=True to replace it, or write to another name")
         if not place.parent.is_dir():

@@ -447,6 +447,23 @@ def test_places_to_write_to(tmp_path: Path) -> None:
     assert path.read_text() == "mine" and os.listdir(tmp_path) == ["run.h5"]
 
 
+@pytest.mark.parametrize("by", ["name", "link"])
+def test_what_is_no_regular_file_is_not_replaced(by: str, tmp_path: Path) -> None:
+    """As on the command line. A pipe stands for devices, which only root makes."""
+    path = tmp_path / "run.h5"
+    os.mkfifo(tmp_path / "pipe" if by == "link" else path)
+    if by == "link":
+        path.symlink_to("pipe")
+    before = os.stat(path)
+    for overwrite in (False, True):
+        with (
+            pytest.raises(FoxscopeError, match=r"run.h5: is not a regular file and cannot be replaced: write to another name"),
+            record(path, input_ids=[0] * LENGTH, overwrite=overwrite) as rec,
+        ):
+            rec.attention(0, Q, K)
+    assert os.stat(path) == before
+
+
 def test_an_existing_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     path.write_text("mine")
