@@ -98,8 +98,12 @@ def _number(value: Any, what: str) -> float:
         raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
-def _abandon(writer: RunWriter, path: str, process: int, file: str, line: int) -> None:
-    """Throws away what a recording wrote that nobody closed, and says so, with the line of the program that opened it."""
+def _abandon(writer: RunWriter, capture: Capture | None, beside: Beside, path: str, process: int, file: str, line: int) -> None:
+    """Ends a recording that nobody closed, throws away what it wrote, and says so, with the line that opened it."""
+    if capture is not None:
+        capture.stop()
+    if process == os.getpid():
+        beside.end()
     writer.discard()
     if process == os.getpid():
         message = (
@@ -206,11 +210,19 @@ class Recording:
             return self
         self._writer = RunWriter(self._path, self._name, self._overwrite)
         opener = sys._getframe(1)
+        self._capture = Capture(self._seen) if self._automatic else None
         self._left_open = weakref.finalize(
-            self, _abandon, self._writer, self._path, self._process, opener.f_code.co_filename, opener.f_lineno
+            self,
+            _abandon,
+            self._writer,
+            self._capture,
+            self._beside,
+            self._path,
+            self._process,
+            opener.f_code.co_filename,
+            opener.f_lineno,
         )
-        if self._automatic:
-            self._capture = Capture(self._seen)
+        if self._capture is not None:
             try:
                 self._capture.start()
             except BaseException:
@@ -441,10 +453,19 @@ class Recording:
     # ---- what capture calls
 
     def _seen(self, key: object, wanted: int | None, module: str, read: Any) -> None:
-        """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer."""
-        assert self._capture is not None
+        """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer.
+
+        An error names the file: a call is seen by all recordings that are open, one that was forgotten included.
+        """
         if not self._writes:
             return
+        try:
+            self._take_call(key, wanted, module, read)
+        except FoxscopeError as error:
+            raise FoxscopeError(f"{self._path}, which is being recorded: {error}") from error
+
+    def _take_call(self, key: object, wanted: int | None, module: str, read: Any) -> None:
+        assert self._capture is not None
         try:
             call: Call = read(self._sequence)
         except NotRecordable as reason:
