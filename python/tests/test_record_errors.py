@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from recording_support import arrays_of, check_file, dense_attention, mixing_of, nothing_left
@@ -47,8 +48,8 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     "sinks": (lambda rec: rec.attention(0, Q, K, sinks=np.zeros(3)), r"sinks: expected \[4\], got \[3\]"),
     "output": (lambda rec: rec.attention(0, Q, K, V, output=OUT[:, :, :3]), r"output: expected \[4, 70, 8\], got \[4, 70, 3\]"),
     "length": (lambda rec: rec.attention(0, *(np.tile(p, (1, 2, 1)) for p in (Q, K))), "q has 140 positions, and input_ids 70"),
-    "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 to 9999"),
-    "many layers": (lambda rec: rec.attention(100_000, Q, K), "layer 100000: expected a number from 0 to 9999"),
+    "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 to 3999"),
+    "many layers": (lambda rec: rec.attention(4000, Q, K), "layer 4000: expected a number from 0 to 3999"),
     "named layer": (lambda rec: rec.attention("a", Q, K), "layer: expected a whole number, got 'a'"),
     "scale": (lambda rec: rec.attention(0, Q, K, scale=0), "scale: expected a number above 0, got 0"),
     "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number above 0, or None for none, got -2"),
@@ -445,6 +446,28 @@ def test_places_to_write_to(tmp_path: Path) -> None:
         with pytest.raises(FoxscopeError, match=message), record(target, input_ids=[1, 2, 3]):
             pass
     assert path.read_text() == "mine" and os.listdir(tmp_path) == ["run.h5"]
+
+
+def test_the_last_layer_that_a_file_holds(tmp_path: Path) -> None:
+    """The mixers of all layers before it fit into the attribute that names them."""
+    path = tmp_path / "run.h5"
+    with record(path, input_ids=list(range(LENGTH)), layers=[3999], check=False) as rec:
+        rec.attention(3999, Q, K)
+    with h5py.File(path) as file:
+        assert list(file["models/model"].attrs["mixers"]) == ["none"] * 3999 + ["attention"]
+    for layer in (-1, 4000, 10**9):
+        with pytest.raises(FoxscopeError, match=f"^layers: layer {layer}: expected a number from 0 to 3999"):
+            record(path, input_ids=[0], layers=[0, layer])
+
+
+def test_the_most_heads_that_a_file_names(tmp_path: Path) -> None:
+    q = np.ones((8001, 1, 1), np.float32)
+    with record(tmp_path / "run.h5", input_ids=[0], heads=range(8000), check=False) as rec:
+        rec.attention(0, q, q)
+    with h5py.File(tmp_path / "run.h5") as file:
+        assert file["models/model/layers/00"].attrs["recorded_heads"].tolist() == list(range(8000))
+    with pytest.raises(FoxscopeError, match=r"^heads: expected at most 8000 numbers, got 8001"):
+        record(tmp_path / "more.h5", input_ids=[0], heads=range(8001))
 
 
 @pytest.mark.parametrize("by", ["name", "link"])

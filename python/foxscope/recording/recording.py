@@ -42,8 +42,11 @@ from .run_writer import RunWriter
 from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
 
-#: Layers that a run file may have.
-MOST_LAYERS = 10_000
+#: Layers that a recording may have: the file names their mixers in one attribute, of which HDF5 holds less than 4,096.
+MOST_LAYERS = 4_000
+
+#: Heads that heads= may name, for the same reason.
+MOST_HEADS = 8_000
 
 _Numeric = TypeVar("_Numeric", int, float)
 
@@ -86,6 +89,12 @@ def _whole_numbers(values: Any, what: str) -> list[int]:
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise FoxscopeError(f"{what}: expected a list of numbers, as [0, 3], got {values!r}")
     return [_whole(value, what) for value in values]
+
+
+def _check_layer(layer: int, where: str = "") -> None:
+    """Raises FoxscopeError for a number that no layer of a recording has."""
+    if not 0 <= layer < MOST_LAYERS:
+        raise FoxscopeError(f"{where}layer {layer}: expected a number from 0 to {MOST_LAYERS - 1}")
 
 
 def _number(value: Any, what: str) -> float:
@@ -171,9 +180,13 @@ class Recording:
         if dtype not in (None, "float32", "bfloat16"):
             raise FoxscopeError(f"dtype: expected 'float32' or 'bfloat16', got {dtype!r}")
         self._layers_wanted = None if layers is None else set(_whole_numbers(layers, "layers"))
+        for layer in self._layers_wanted or ():
+            _check_layer(layer, "layers: ")
         self._heads_wanted = None if heads is None else _whole_numbers(heads, "heads")
         if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
             raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
+        if self._heads_wanted is not None and len(self._heads_wanted) > MOST_HEADS:
+            raise FoxscopeError(f"heads: expected at most {MOST_HEADS} numbers, got {len(self._heads_wanted)}")
         sequence = _whole(sequence, "sequence")
         if sequence < 0:
             raise FoxscopeError(f"sequence: expected a number from 0 on, got {sequence}")
@@ -514,8 +527,7 @@ class Recording:
             return
         self._open_writer()
         layer = _whole(layer, "layer")
-        if not 0 <= layer < MOST_LAYERS:
-            raise FoxscopeError(f"layer {layer}: expected a number from 0 to {MOST_LAYERS - 1}")
+        _check_layer(layer)
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return
