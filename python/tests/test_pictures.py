@@ -200,12 +200,26 @@ def test_a_figure_replaces_a_file_whole_or_not_at_all(run: Run, tmp_path: Path) 
         ("nothing", "nothing", {}),
         ("--heads 99:0|layer 99", "maps", {"heads": [(99, 0)]}),
         ("no_such_thing|no-such-thing", "maps", {"no_such_thing": 1}),
+        ("^figure: expected a string, got 5$", 5, {}),
     ],
 )
-def test_figures_that_do_not_exist(run: Run, words: str, kind: str, options: dict[str, Any]) -> None:
+def test_figures_that_do_not_exist(run: Run, words: str, kind: Any, options: dict[str, Any]) -> None:
     with pytest.raises(FoxscopeError, match=words) as error:
         run.figure(kind, **options)
     assert "\n" not in str(error.value)
+
+
+def test_without_matplotlib_a_plot_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = run["fox"].head(3, 0).forget.pooled(8)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(FoxscopeError, match=r"^plots need matplotlib: pip install 'foxscope\[notebook\]'$"):
+        drawn.plot()
+
+
+@pytest.mark.parametrize("limits", [5, (1,), (0, 1, 2), ("a", 1), "ab"])
+def test_limits_that_are_no_two_numbers(run: Run, ax: Axes, limits: Any) -> None:
+    with pytest.raises(FoxscopeError, match=r"^limits .*: take two numbers, as in"):
+        run["fox"].head(3, 0).forget.pooled(8).plot(ax, limits=limits)
 
 
 def test_absent_entries_have_one_colour() -> None:
