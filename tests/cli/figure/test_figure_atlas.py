@@ -200,7 +200,11 @@ class AtlasFigureTest(AtlasFigures):
             self.done("figure", "passages", atlas, "--head", "6:3", "--model", "fox", "-o", path, "--force")
             with open(path, newline="") as file:
                 self.assertEqual({row["row"] for row in csv.DictReader(file, strict=True)}, {shown})
-            self.done("figure", "passages", atlas, "--head", "6:3", "--model", "fox", "-o", path.with_suffix(".svg"), "--force")
+            self.done("figure", "tokens", atlas, "--model", "fox", "-o", path, "--force")
+            with open(path, newline="") as file:
+                self.assertEqual({row["row"] for row in csv.DictReader(file, strict=True)}, {shown})
+            for kind in ["passages", "tokens"]:
+                self.done("figure", kind, atlas, "--model", "fox", "-o", path.with_suffix(".svg"), "--force")
 
     def test_similarity(self):
         for order in ["clusters", "depth"]:
