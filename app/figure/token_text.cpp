@@ -5,6 +5,7 @@
 
 #include "backend/base/index.h"
 #include "backend/text/tokenizer.h"
+#include "backend/text/unicode/utf8.h"
 #include "backend/trace/token_strings.h"
 
 namespace foxscope::figure {
@@ -33,6 +34,13 @@ QString madeVisible(const QString& text) {
 QString tokenText(const std::string& token, Whitespace whitespace) {
   const QString text = QString::fromStdString(spell_invalid_utf8(token));
   return whitespace == Whitespace::visible ? madeVisible(text) : text;
+}
+
+std::string shortToken(std::string token) {
+  constexpr std::size_t kMost = 256;
+  if (token.size() <= kMost) return token;
+  token.resize(previous_character(token, kMost + 1));  // where the character begins that has the next byte
+  return token + "…";
 }
 
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace) {

@@ -24,6 +24,10 @@ QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespac
 /// Any token, as its text is; bytes that are no whole character are spelled out (\xc3).
 QString tokenText(const std::string& token, Whitespace whitespace);
 
+/// A token's bytes for a line of words: of more than 256, which no tokenizer makes, the first of them and an ellipsis.
+/// A file may say anything of its tokens, and to lay out a line takes time that grows with the square of their length.
+std::string shortToken(std::string token);
+
 /// Where a phrase stands in the pieces of a passage.
 struct FoundPhrase {
   std::vector<bool> found;  ///< whether a piece holds a part of an occurrence

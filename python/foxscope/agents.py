@@ -87,7 +87,7 @@ class Agent:
         """Runs a command of the program there, with `text` as its standard input.
 
         Returns its standard output; the lines that it says to people are added to `notes`. Raises FoxscopeError in the
-        command's last line where it fails.
+        command's last line where it fails, and for a word that is no string.
         """
         output: list[bytes] = []
         notes = [] if notes is None else notes
@@ -98,6 +98,9 @@ class Agent:
             elif "note" in header:
                 notes.append(str(header["note"]))
 
+        for before, argument in zip(["foxscope", *arguments], arguments):
+            if not isinstance(argument, str):
+                raise FoxscopeError(f"{before}: expected a string, got {argument!r:.80}")
         words = [argument.encode("utf-8", "surrogateescape") for argument in arguments]
         parts = (
             np.frombuffer(b"".join(words), np.uint8),

@@ -142,6 +142,8 @@ class AtlasModel:
 
     def table(self, name: str, head: Head | None = None) -> "pd.DataFrame":
         """A table of the atlas by its name; the index is layer and head. head: of this head alone, (6, 1) or "6:1"."""
+        if not isinstance(name, str):
+            raise FoxscopeError(f"table {name!r:.80}: take one of {', '.join(self.atlas.tables)}")
         chosen = "" if head is None else _head_word(head)
         known = self._known.get((name, chosen))
         if known is None:

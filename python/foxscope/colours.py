@@ -1,7 +1,7 @@
 """Colour maps and limits of maps, as the window and `foxscope map` have them (docs/maps.md)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,18 @@ def _limits(values: NDArray[np.float32], quantity: str, signed: bool, logarithmi
     return lower, upper if upper > lower else lower + 1
 
 
+def _asked_limits(limits: Any) -> tuple[float | None, float | None]:
+    if limits is None:
+        return None, None
+    try:
+        lower, upper = (None if limit is None else float(limit) for limit in limits)
+    except (TypeError, ValueError):
+        raise FoxscopeError(
+            f"limits {limits!r:.80}: take two numbers, as in (0, 1), or None for one that the values give"
+        ) from None
+    return lower, upper
+
+
 def choose_colours(
     values: NDArray[np.float32],
     quantity: str,
@@ -118,7 +130,7 @@ def choose_colours(
     logarithmic = scale == "log" or (scale == "auto" and positive and quantity != "forget")
     signed = difference or quantity in ("gate_effect", "mixing")
     lower, upper = _limits(values, quantity, signed, logarithmic)
-    asked_lower, asked_upper = limits or (None, None)
+    asked_lower, asked_upper = _asked_limits(limits)
     if asked_upper is not None:
         upper = asked_upper
         lower = -upper if signed else upper * 10.0**-_DECADES if logarithmic else lower

@@ -4,11 +4,12 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import struct
 import subprocess
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ _MOST_BANNER = 64 << 10
 _FIRST_WORDS = b'{"foxscope_agent"'
 _PATIENCE_SECONDS = 3.0
 _READER_SECONDS = 0.5
+_GREETING_SECONDS = 120.0  # a program on a slow disk may take a while to start
 _NO_PROGRAM = 127
 
 Json: TypeAlias = Any
@@ -197,6 +199,25 @@ def _close_own(owner: int, process: subprocess.Popen[bytes], *readers: threading
         _close(process, *readers)
 
 
+@contextlib.contextmanager
+def _patience(process: subprocess.Popen[bytes], silent: threading.Event) -> Iterator[None]:
+    """Ends a process of a session of its own, and what it started, if the block takes too long; `silent` tells it then."""
+
+    def end() -> None:
+        silent.set()
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(_GREETING_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
 def _drain(stream: IO[bytes], lines: list[bytes]) -> None:
     """Reads what a program says beside its answers, so that it need not wait; the last line may be an error."""
     try:
@@ -211,7 +232,10 @@ class Connection:
     """An agent, and what is asked of it. Any thread may ask."""
 
     def __init__(self, command: list[str], name: str) -> None:
-        """Starts an agent by a command. `name` is the machine's, for errors; empty: this one."""
+        """Starts an agent by a command. `name` is the machine's, for errors; empty: this one.
+
+        Raises FoxscopeError where it is none. One of this machine has a time to say that it is; ssh may ask for a passphrase.
+        """
         self.name = name
         self._requests = _Requests()
         self._last_id = 0
@@ -231,13 +255,17 @@ class Connection:
         lines: list[bytes] = []
         errors = threading.Thread(target=_drain, args=(self._process.stderr, lines), daemon=True)
         errors.start()
+        silent = threading.Event()
         try:
-            self._send({"foxscope_agent": PROTOCOL, "program": "foxscope.py", "version": ""})
-            self.hello = _skip_banner(self._process.stdout)
+            with contextlib.nullcontext() if name else _patience(self._process, silent):
+                self._send({"foxscope_agent": PROTOCOL, "program": "foxscope.py", "version": ""})
+                self.hello = _skip_banner(self._process.stdout)
         except (ConnectionEnded, EOFError) as error:
             _close(self._process, errors)
             came = error.args[0] if isinstance(error, EOFError) and error.args else b""
             said = (came.strip().split(b"\n")[-1] or b"".join(lines)).decode("utf-8", "replace")
+            if silent.is_set():
+                said = f"it did not answer for {_GREETING_SECONDS:g} seconds"
             raise self._unreachable(command, self._process.returncode, said) from None
         except ValueError as error:
             _close(self._process, errors)

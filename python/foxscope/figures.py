@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foxscope.atomic_file import AtomicFile
 from foxscope.errors import FoxscopeError
 from foxscope.paths import as_path
 
@@ -54,16 +55,22 @@ class Figure:
         """What the program says of it, a line each: what it chose where nothing was asked for, and what is left out."""
 
     def save(self, path: str | Path) -> None:
-        """Writes the file. Raises FoxscopeError for a name with the ending of another format."""
+        """Writes the file, and replaces one of that name, as matplotlib's savefig does.
+
+        A file appears, or is replaced, when the new one is whole; a full disk leaves the old one. Raises FoxscopeError for
+        a name with the ending of another format, and where the file cannot be written.
+        """
         place = Path(as_path(path, "save"))
         if place.suffix != f".{self.format}":
             other = place.suffix[1:]
             remedy = f", or ask for format={other!r}" if other in FORMATS else ""
             raise FoxscopeError(f"{path}: the figure is a .{self.format}: give the file this ending{remedy}")
+        file = AtomicFile(place, overwrite=True)
         try:
-            place.write_bytes(self.data)
-        except OSError as error:
-            raise FoxscopeError(f"{path}: cannot be written ({error.strerror})") from None
+            file.write(memoryview(self.data))
+            file.commit()
+        finally:
+            file.discard()
 
     def __repr__(self) -> str:
         figure = f"<figure, {self.format}, {len(self.data)} bytes: {self.command}>"

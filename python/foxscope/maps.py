@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from foxscope.colours import choose_colours
+from foxscope.errors import FoxscopeError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +105,7 @@ class Map:
         log. limits: ends of the colours; None leaves one to the values. threshold: smaller entries stay white. title:
         None is the head's, "" is none.
 
-        Returns matplotlib's image. Raises FoxscopeError for colours that do not exist or fit.
+        Returns matplotlib's image. Raises FoxscopeError for colours that do not exist or fit, and without matplotlib.
         """
         chosen = choose_colours(
             self.values,
@@ -115,8 +116,10 @@ class Map:
             limits=limits,
         )
         if ax is None:
-            import matplotlib.pyplot as plt
-
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise FoxscopeError("plots need matplotlib: pip install 'foxscope[notebook]'") from None
             _, ax = plt.subplots(layout="constrained")
         # On a logarithmic scale what is not above 0 has the first colour, and matplotlib has no place for it.
         values = np.where(self.values <= 0, chosen.lower, self.values) if chosen.logarithmic else self.values

@@ -1,6 +1,7 @@
 """What an atlas holds, against h5py."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,6 +209,10 @@ def test_what_is_wrong(atlas: Atlas, path: Path, run_path: Path, tmp_path: Path)
         foxscope.open(path, kind="map")  # type: ignore[call-overload]
     with pytest.raises(FoxscopeError, match="missing"):
         foxscope.open(tmp_path / "missing.h5")
+    with foxscope.open(path, kind="atlas") as other:
+        for name in (5, None, ["heads"]):
+            with pytest.raises(FoxscopeError, match=f"^table {re.escape(str(name))}: take one of heads, "):
+                other["fox"].table(name)  # type: ignore[arg-type]
     copy = tmp_path / "copy.h5"
     copy.write_bytes(path.read_bytes())
     with foxscope.open(copy, kind="atlas") as other:

@@ -107,6 +107,20 @@ class TestProgram:
         monkeypatch.setenv("FOXSCOPE_PROGRAM", str(script(tmp_path / "other", text)))
         one_line(words, lambda: foxscope.open(run_path))
 
+    @pytest.mark.parametrize("first", ["", "echo welcome; ", hello("0.1.0", 4)[:-20] + "'; "])
+    def test_a_program_that_does_not_answer(
+        self, tmp_path: Path, run_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+    ) -> None:
+        """It is waited for for a time, and ended with what it started."""
+        other = script(tmp_path / "other", f"{first}sleep 3600 & echo $! >{tmp_path}/sleeper; wait\n")
+        monkeypatch.setenv("FOXSCOPE_PROGRAM", str(other))
+        monkeypatch.setattr("foxscope.connection._GREETING_SECONDS", 2.0)
+        one_line(
+            f"^{other}: is no program foxscope that has an agent: it did not answer for 2 seconds$",
+            lambda: foxscope.open(run_path),
+        )
+        assert not is_running(int((tmp_path / "sleeper").read_text()))
+
     def test_a_file_that_is_no_program(self, tmp_path: Path, run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "other").write_bytes(b"\x7fELF nonsense")
         (tmp_path / "other").chmod(0o755)

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,38 @@ def test_a_figure_is_the_commands(run: Run, run_path: Path, tmp_path: Path) -> N
         figure.save(tmp_path / "figure.pdf")
 
 
+def test_a_figure_replaces_a_file_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
+    """Here the system lets the process write less than the figure is, as a full disk does."""
+    figure = run.figure("loss", model="fox")
+    path = tmp_path / "loss.svg"
+    code = (
+        "import resource, sys\n"
+        "from foxscope.errors import FoxscopeError\n"
+        "from foxscope.figures import Figure\n"
+        "data = sys.stdin.buffer.read()\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (len(data) // 2, len(data) // 2))\n"
+        "try:\n"
+        "    Figure(data, 'svg', '').save(sys.argv[1])\n"
+        "except FoxscopeError as error:\n"
+        "    print(error)\n"
+    )
+
+    def save_on_a_full_disk() -> str:
+        done = subprocess.run([sys.executable, "-c", code, path], input=figure.data, capture_output=True, check=True)
+        return done.stdout.decode() + done.stderr.decode()
+
+    error = f"{path}: could not be written (File too large): make room, or write elsewhere\n"
+    assert save_on_a_full_disk() == error
+    assert os.listdir(tmp_path) == []
+    path.write_text("mine")
+    path.chmod(0o640)
+    assert save_on_a_full_disk() == error
+    assert path.read_text() == "mine"
+    figure.save(path)
+    assert path.read_bytes() == figure.data and os.listdir(tmp_path) == ["loss.svg"]
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 @pytest.mark.parametrize(
     ("words", "kind", "options"),
     [
@@ -168,12 +201,26 @@ def test_a_figure_is_the_commands(run: Run, run_path: Path, tmp_path: Path) -> N
         ("nothing", "nothing", {}),
         ("--heads 99:0|layer 99", "maps", {"heads": [(99, 0)]}),
         ("no_such_thing|no-such-thing", "maps", {"no_such_thing": 1}),
+        ("^figure: expected a string, got 5$", 5, {}),
     ],
 )
-def test_figures_that_do_not_exist(run: Run, words: str, kind: str, options: dict[str, Any]) -> None:
+def test_figures_that_do_not_exist(run: Run, words: str, kind: Any, options: dict[str, Any]) -> None:
     with pytest.raises(FoxscopeError, match=words) as error:
         run.figure(kind, **options)
     assert "\n" not in str(error.value)
+
+
+def test_without_matplotlib_a_plot_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = run["fox"].head(3, 0).forget.pooled(8)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(FoxscopeError, match=r"^plots need matplotlib: pip install 'foxscope\[notebook\]'$"):
+        drawn.plot()
+
+
+@pytest.mark.parametrize("limits", [5, (1,), (0, 1, 2), ("a", 1), "ab"])
+def test_limits_that_are_no_two_numbers(run: Run, ax: Axes, limits: Any) -> None:
+    with pytest.raises(FoxscopeError, match=r"^limits .*: take two numbers, as in"):
+        run["fox"].head(3, 0).forget.pooled(8).plot(ax, limits=limits)
 
 
 def test_absent_entries_have_one_colour() -> None:

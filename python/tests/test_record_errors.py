@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from recording_support import arrays_of, check_file, dense_attention, mixing_of, nothing_left
@@ -47,8 +48,8 @@ WRONG: dict[str, tuple[Callable[[Recording], object], str]] = {
     "sinks": (lambda rec: rec.attention(0, Q, K, sinks=np.zeros(3)), r"sinks: expected \[4\], got \[3\]"),
     "output": (lambda rec: rec.attention(0, Q, K, V, output=OUT[:, :, :3]), r"output: expected \[4, 70, 8\], got \[4, 70, 3\]"),
     "length": (lambda rec: rec.attention(0, *(np.tile(p, (1, 2, 1)) for p in (Q, K))), "q has 140 positions, and input_ids 70"),
-    "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 to 9999"),
-    "many layers": (lambda rec: rec.attention(100_000, Q, K), "layer 100000: expected a number from 0 to 9999"),
+    "layer": (lambda rec: rec.attention(-1, Q, K), "layer -1: expected a number from 0 to 3999"),
+    "many layers": (lambda rec: rec.attention(4000, Q, K), "layer 4000: expected a number from 0 to 3999"),
     "named layer": (lambda rec: rec.attention("a", Q, K), "layer: expected a whole number, got 'a'"),
     "scale": (lambda rec: rec.attention(0, Q, K, scale=0), "scale: expected a number above 0, got 0"),
     "window": (lambda rec: rec.attention(0, Q, K, window=-2), "window: expected a number above 0, or None for none, got -2"),
@@ -399,7 +400,8 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "negative sequence": ({"sequence": -1}, "sequence: expected a number from 0 on, got -1"),
     "tokenizer": ({"tokenizer": 3, "text": "a b"}, "tokenizer: expected one of transformers or of tokenizers, got int"),
     "ids of floats": ({"input_ids": [0.5, 1.5]}, "input_ids: expected whole numbers, got float64"),
-    "negative ids": ({"input_ids": [3, -100]}, "input_ids: expected token ids of 0 or above, got -100 to 3"),
+    "negative ids": ({"input_ids": [3, -100]}, "input_ids: expected token ids from 0 to 2147483647, got -100 to 3"),
+    "huge ids": ({"input_ids": [2**31]}, "input_ids: expected token ids from 0 to 2147483647, got 2147483648 to 2147483648"),
     "ids of three axes": ({"input_ids": np.zeros((1, 2, 3), int)}, r"input_ids: expected \[L\] or \[B, L\], got \[1, 2, 3\]"),
     "sequence": ({"input_ids": [[1, 2], [3, 4]], "sequence": 2}, "a batch of 2 has no sequence 2"),
     "text alone": ({"text": "a b"}, "text: pass tokenizer= or offsets= too"),
@@ -445,6 +447,45 @@ def test_places_to_write_to(tmp_path: Path) -> None:
         with pytest.raises(FoxscopeError, match=message), record(target, input_ids=[1, 2, 3]):
             pass
     assert path.read_text() == "mine" and os.listdir(tmp_path) == ["run.h5"]
+
+
+def test_the_last_layer_that_a_file_holds(tmp_path: Path) -> None:
+    """The mixers of all layers before it fit into the attribute that names them."""
+    path = tmp_path / "run.h5"
+    with record(path, input_ids=list(range(LENGTH)), layers=[3999], check=False) as rec:
+        rec.attention(3999, Q, K)
+    with h5py.File(path) as file:
+        assert list(file["models/model"].attrs["mixers"]) == ["none"] * 3999 + ["attention"]
+    for layer in (-1, 4000, 10**9):
+        with pytest.raises(FoxscopeError, match=f"^layers: layer {layer}: expected a number from 0 to 3999"):
+            record(path, input_ids=[0], layers=[0, layer])
+
+
+def test_the_most_heads_that_a_file_names(tmp_path: Path) -> None:
+    q = np.ones((8001, 1, 1), np.float32)
+    with record(tmp_path / "run.h5", input_ids=[0], heads=range(8000), check=False) as rec:
+        rec.attention(0, q, q)
+    with h5py.File(tmp_path / "run.h5") as file:
+        assert file["models/model/layers/00"].attrs["recorded_heads"].tolist() == list(range(8000))
+    with pytest.raises(FoxscopeError, match=r"^heads: expected at most 8000 numbers, got 8001"):
+        record(tmp_path / "more.h5", input_ids=[0], heads=range(8001))
+
+
+@pytest.mark.parametrize("by", ["name", "link"])
+def test_what_is_no_regular_file_is_not_replaced(by: str, tmp_path: Path) -> None:
+    """As on the command line. A pipe stands for devices, which only root makes."""
+    path = tmp_path / "run.h5"
+    os.mkfifo(tmp_path / "pipe" if by == "link" else path)
+    if by == "link":
+        path.symlink_to("pipe")
+    before = os.stat(path)
+    for overwrite in (False, True):
+        with (
+            pytest.raises(FoxscopeError, match=r"run.h5: is not a regular file and cannot be replaced: write to another name"),
+            record(path, input_ids=[0] * LENGTH, overwrite=overwrite) as rec,
+        ):
+            rec.attention(0, Q, K)
+    assert os.stat(path) == before
 
 
 def test_an_existing_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -581,7 +622,7 @@ def test_tensors_on_several_devices_and_on_none(tmp_path: Path) -> None:
 def test_a_process_that_is_forked_within_the_block(end: str, names: str, tmp_path: Path) -> None:
     """It records nothing and leaves the block; the file is its parent's, as without it, continuations included."""
     code = SCRIPT + (
-        "import foxscope.recording.atomic_file as files\n"
+        "import foxscope.atomic_file as files\n"
         f"if {names == 'hidden'}: files.hasattr = lambda *_: False\n"
         "q, k = numpy.random.default_rng(0).standard_normal((2, *q.shape))\n"
         "for path, forks in zip(sys.argv[1:], (False, True)):\n"

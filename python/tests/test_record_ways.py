@@ -1,5 +1,6 @@
 """Ways in which people run models: batches, generation, compiled, trained, in several processes, after exceptions."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -271,6 +272,31 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
         raise ZeroDivisionError
     assert look() == before
     assert [path.name for path in tmp_path.iterdir()] == ["run.h5"]
+
+
+def test_a_recording_that_nobody_closes_sees_no_more_when_it_is_gone(tmp_path: Path) -> None:
+    """While it is known by a name it is open, and its error in the block of another names its file."""
+    model, ids = model_of("llama", "sdpa"), random_ids(40)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    forgotten = record(tmp_path / "forgotten.h5", input_ids=ids)
+    forgotten.__enter__()
+    with torch.no_grad():
+        model(ids[None])
+        with (
+            pytest.raises(FoxscopeError, match=r"^\S*forgotten.h5, which is being recorded: layer 0: was recorded already"),
+            record(tmp_path / "run.h5", input_ids=ids),
+        ):
+            model(ids[None])
+        assert torch.nn.functional.scaled_dot_product_attention is not attention
+        with pytest.warns(UserWarning, match=r"forgotten.h5: the recording was never closed, and nothing is written"):
+            del forgotten
+            gc.collect()
+        assert torch.nn.functional.scaled_dot_product_attention is attention
+        assert nothing_left(tmp_path)
+        model(ids[None])
+        with record(tmp_path / "run.h5", input_ids=ids):
+            model(ids[None])
+    check_file(tmp_path / "run.h5")
 
 
 def test_recordings_that_overlap(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class PassageReader {
   [[nodiscard]] std::string bytesOf(std::int32_t id) const {
     const std::int32_t place = placeOf(id);
     if (place < 0 || m_facts.token_string.empty()) return "⟨" + std::to_string(id) + "⟩";
-    return m_facts.token_string[index_of(place)];
+    return figure::shortToken(m_facts.token_string[index_of(place)]);
   }
 
   const AtlasModel& m_model;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import chain
 from types import FrameType
@@ -40,7 +41,8 @@ class Capture:
     """What one recording sees: the calls of the thread that started it, from `start` to `stop`."""
 
     def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+        """`seen` is a method, whose object is not kept alive: a recording that nobody closes can go away."""
+        self._seen = weakref.WeakMethod(seen)
         self._layers: dict[object, int] = {}
         self._modules: list[object] = []  # kept alive, so that no other takes over an id
         self.thread = 0
@@ -75,7 +77,9 @@ class Capture:
             key = id(module)
             if key not in self._layers:
                 self._modules.append(module)
-        self._seen(key, number, type(module).__name__ if module is not None else "", of_model, read)
+        seen = self._seen()
+        if seen is not None:
+            seen(key, number, type(module).__name__ if module is not None else "", of_model, read)
 
 
 class _Watch:

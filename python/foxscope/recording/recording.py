@@ -42,8 +42,11 @@ from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
 from .unrecorded import Unrecorded, unrecorded
 
-#: Layers that a run file may have.
-MOST_LAYERS = 10_000
+#: Layers that a recording may have: the file names their mixers in one attribute, of which HDF5 holds less than 4,096.
+MOST_LAYERS = 4_000
+
+#: Heads that heads= may name, for the same reason.
+MOST_HEADS = 8_000
 
 _Numeric = TypeVar("_Numeric", int, float)
 
@@ -88,6 +91,12 @@ def _whole_numbers(values: Any, what: str) -> list[int]:
     return [_whole(value, what) for value in values]
 
 
+def _check_layer(layer: int, where: str = "") -> None:
+    """Raises FoxscopeError for a number that no layer of a recording has."""
+    if not 0 <= layer < MOST_LAYERS:
+        raise FoxscopeError(f"{where}layer {layer}: expected a number from 0 to {MOST_LAYERS - 1}")
+
+
 def _number(value: Any, what: str) -> float:
     """A number, of Python, numpy or torch; raises FoxscopeError for anything else, and for a truth value."""
     try:
@@ -98,8 +107,12 @@ def _number(value: Any, what: str) -> float:
         raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
-def _abandon(writer: RunWriter, path: str, process: int, file: str, line: int) -> None:
-    """Throws away what a recording wrote that nobody closed, and says so, with the line of the program that opened it."""
+def _abandon(writer: RunWriter, capture: Capture | None, beside: Beside, path: str, process: int, file: str, line: int) -> None:
+    """Ends a recording that nobody closed, throws away what it wrote, and says so, with the line that opened it."""
+    if capture is not None:
+        capture.stop()
+    if process == os.getpid():
+        beside.end()
     writer.discard()
     if process == os.getpid():
         message = (
@@ -167,9 +180,13 @@ class Recording:
         if dtype not in (None, "float32", "bfloat16"):
             raise FoxscopeError(f"dtype: expected 'float32' or 'bfloat16', got {dtype!r}")
         self._layers_wanted = None if layers is None else set(_whole_numbers(layers, "layers"))
+        for layer in self._layers_wanted or ():
+            _check_layer(layer, "layers: ")
         self._heads_wanted = None if heads is None else _whole_numbers(heads, "heads")
         if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
             raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
+        if self._heads_wanted is not None and len(self._heads_wanted) > MOST_HEADS:
+            raise FoxscopeError(f"heads: expected at most {MOST_HEADS} numbers, got {len(self._heads_wanted)}")
         sequence = _whole(sequence, "sequence")
         if sequence < 0:
             raise FoxscopeError(f"sequence: expected a number from 0 on, got {sequence}")
@@ -207,11 +224,19 @@ class Recording:
             return self
         self._writer = RunWriter(self._path, self._name, self._overwrite)
         opener = sys._getframe(1)
+        self._capture = Capture(self._seen) if self._automatic else None
         self._left_open = weakref.finalize(
-            self, _abandon, self._writer, self._path, self._process, opener.f_code.co_filename, opener.f_lineno
+            self,
+            _abandon,
+            self._writer,
+            self._capture,
+            self._beside,
+            self._path,
+            self._process,
+            opener.f_code.co_filename,
+            opener.f_lineno,
         )
-        if self._automatic:
-            self._capture = Capture(self._seen)
+        if self._capture is not None:
             try:
                 self._capture.start()
             except BaseException:
@@ -445,10 +470,18 @@ class Recording:
     def _seen(self, key: object, wanted: int | None, module: str, of_model: int | None, read: Any) -> None:
         """Takes a call of a module that was seen; `wanted` is the number that the module gives its layer, and `of_model` the
         number of layers that its model says it has.
+
+        An error names the file: a call is seen by all recordings that are open, one that was forgotten included.
         """
-        assert self._capture is not None
         if not self._writes:
             return
+        try:
+            self._take_call(key, wanted, module, of_model, read)
+        except FoxscopeError as error:
+            raise FoxscopeError(f"{self._path}, which is being recorded: {error}") from error
+
+    def _take_call(self, key: object, wanted: int | None, module: str, of_model: int | None, read: Any) -> None:
+        assert self._capture is not None
         try:
             call: Call = read(self._sequence)
         except NotRecordable as reason:
@@ -498,8 +531,7 @@ class Recording:
             return
         self._open_writer()
         layer = _whole(layer, "layer")
-        if not 0 <= layer < MOST_LAYERS:
-            raise FoxscopeError(f"layer {layer}: expected a number from 0 to {MOST_LAYERS - 1}")
+        _check_layer(layer)
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return

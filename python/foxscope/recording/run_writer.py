@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from .atomic_file import AtomicFile
+from ..atomic_file import AtomicFile
 
 #: Of every array: its format in the file ("run" is that of queries and keys), its unit, and a description.
 ARRAYS: Mapping[str, tuple[str, str, str]] = {
@@ -64,6 +64,9 @@ def _hdf5_type(dtype: str) -> Any:
     return {"float32": h5py.h5t.IEEE_F32LE, "float64": h5py.h5t.IEEE_F64LE, "bfloat16": _bfloat16()}[dtype]
 
 
+#: Words for what makes a run file smaller.
+_SMALLER = "keep less (keep=, layers=, heads=)"
+
 #: Bytes of zeros in a chunk.
 _MOST_ZEROS = 1 << 20
 
@@ -110,7 +113,7 @@ class RunWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], model: str, overwrite: bool) -> None:
-        self._file = AtomicFile(path, overwrite)
+        self._file = AtomicFile(path, overwrite, _SMALLER)
         self._model = model
         self._overwrite = overwrite
         self._arrays: dict[str, _Array] = {}
@@ -232,7 +235,7 @@ class RunWriter:
         """Puts rows that came later behind the first ones, in a file of its own."""
         if not any(array.later for array in self._arrays.values()):
             return
-        joined = AtomicFile(self._file.target, self._overwrite)
+        joined = AtomicFile(self._file.target, self._overwrite, _SMALLER)
         before, self._file = self._file, joined
         hdf5 = h5py.File(joined, "w", track_order=False)
         try:

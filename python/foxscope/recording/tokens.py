@@ -15,6 +15,8 @@ from .arrays import is_torch
 
 #: What the last position predicts, where nothing says it.
 UNKNOWN = -1
+#: The largest id that a file's int32 hold.
+MOST_ID = 2**31 - 1
 Ids = npt.NDArray[np.int32]
 
 
@@ -58,8 +60,8 @@ def read_ids(ids: Any, sequence: int, name: str = "input_ids") -> Ids:
         raise FoxscopeError(f"{name}: expected [L] or [B, L], got {list(array.shape)}")
     if not np.issubdtype(array.dtype, np.integer):
         raise FoxscopeError(f"{name}: expected whole numbers, got {array.dtype}")
-    if int(array.min()) < 0 or int(array.max()) > 2**31 - 1:
-        raise FoxscopeError(f"{name}: expected token ids of 0 or above, got {int(array.min())} to {int(array.max())}")
+    if int(array.min()) < 0 or int(array.max()) > MOST_ID:
+        raise FoxscopeError(f"{name}: expected token ids from 0 to {MOST_ID}, got {int(array.min())} to {int(array.max())}")
     return array.astype(np.int32)
 
 

@@ -4,6 +4,7 @@ from the file with numpy, their words as pdftotext sees them, and what is refuse
 import csv
 import json
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -247,6 +248,24 @@ class AtlasFigureTest(AtlasFigures):
         words = subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
         self.assertIn("Br\u00fcning", words)
         self.assertNotIn("\ufffd", words)
+
+    def test_tokens_that_no_tokenizer_makes(self):
+        """Of what a file says they are, a row has the first 256 bytes in whole characters and an ellipsis."""
+        atlas = self.folder / "long.h5"
+        shutil.copy(self.atlas(), atlas)
+        for string, shown in [("A" * 256, "A" * 256), ("A" * 257, "A" * 256 + "…"), ("aé" * 1000, "aé" * 85 + "a…")]:
+            with h5py.File(atlas, "r+") as file:
+                strings = file["models/fox/tokens/string"]
+                strings[...] = [string] * len(strings)
+            path = self.folder / "long.csv"
+            self.done("figure", "passages", atlas, "--head", "6:3", "--model", "fox", "-o", path, "--force")
+            with open(path, newline="") as file:
+                self.assertEqual({row["row"] for row in csv.DictReader(file, strict=True)}, {shown})
+            self.done("figure", "tokens", atlas, "--model", "fox", "-o", path, "--force")
+            with open(path, newline="") as file:
+                self.assertEqual({row["row"] for row in csv.DictReader(file, strict=True)}, {shown})
+            for kind in ["passages", "tokens"]:
+                self.done("figure", kind, atlas, "--model", "fox", "-o", path.with_suffix(".svg"), "--force")
 
     def test_similarity(self):
         for order in ["clusters", "depth"]:

@@ -57,6 +57,7 @@ class AtlasTest : public QObject {
   void ticksFitAPlotThatWasHidden();
   void passagesHoldTheirPlace();
   void aLastTokenWithoutTextIsLeftOut();
+  void tokensThatNoTokenizerMakesAreCut();
   void aPhraseIsFoundInPassages();
   void whatWasFoundStandsInTheMiddle();
   void anOutlineLeavesRoomForItsToken();
@@ -588,6 +589,23 @@ void AtlasTest::aLastTokenWithoutTextIsLeftOut() {
     without += std::ranges::binary_search(ids, last) ? 0 : 1;
   }
   QVERIFY(without > 0);
+}
+
+void AtlasTest::tokensThatNoTokenizerMakesAreCut() {
+  const QString file = m_folder.path("long.h5");
+  auto made = makeAtlas(file, {foxModel()}, 24);
+  QVERIFY(made);
+  for (std::string& token : made->models[0].token_strings) token = std::string(10'000, 'A');
+  write_atlas_file(file.toStdString(), *made, {"foxscope", ""}, Overwrite::force);
+  ShownAtlas shown({file});
+  QVERIFY(shown.settle());
+  QVERIFY(shown.showAllPassages());
+  QVERIFY(!shown.page().passages().answer().rows.empty());
+  for (const atlas::PassageRow& row : shown.page().passages().answer().rows) {
+    for (const atlas::PassagePiece& piece : row.pieces) {
+      QCOMPARE(piece.text, QString(256, 'A') + QChar(0x2026));
+    }
+  }
 }
 
 void AtlasTest::aPhraseIsFoundInPassages() {

@@ -115,7 +115,7 @@ class WindowWords {
   [[nodiscard]] std::string word(std::int32_t id) const {
     const auto found = placeOf(id);
     const bool known = found != tokens_.end() && !model_.token_strings.empty();
-    return known ? model_.token_strings[index_of(found - tokens_.begin())] : fmt::format("⟨{}⟩", id);
+    return known ? shortToken(model_.token_strings[index_of(found - tokens_.begin())]) : fmt::format("⟨{}⟩", id);
   }
 
   const AtlasModel& model_;

@@ -47,7 +47,7 @@ std::vector<TokenBar> tokenBars(const AtlasModel& model, const TokensOptions& op
       continue;
     }
     bar.token = model.token_strings.empty() ? QStringLiteral("⟨%1⟩").arg(tokens[n])
-                                            : tokenText(model.token_strings[n], Whitespace::visible);
+                                            : tokenText(shortToken(model.token_strings[n]), Whitespace::visible);
     bar.value = static_cast<double>(byResets ? head.share_below_half[n] : -head.mean_log_gate[n]);
     bar.error = byResets ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(head.error[n]);
     bar.certain = bar.count >= kFewestReadings;

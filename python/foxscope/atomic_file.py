@@ -11,7 +11,7 @@ import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ..errors import FoxscopeError
+from .errors import FoxscopeError
 
 #: Bytes that the name of a file may have.
 _LONGEST_NAME = 255
@@ -23,7 +23,7 @@ def _flush(descriptor: int) -> None:
 
 
 class AtomicFile(io.RawIOBase):
-    """A file for h5py's driver of file objects, without a name until `commit`.
+    """A file without a name until `commit`, which h5py's driver of file objects takes too.
 
     The system keeps it without any name (O_TMPFILE) where it can, so that a killed process leaves nothing. Elsewhere it
     has a hidden name beside the target, which `discard` removes. The first failure of a write is kept in `error`, and
@@ -31,12 +31,15 @@ class AtomicFile(io.RawIOBase):
     and the place in it with its parent, and leaves both alone: what it reads is zeros, and what it writes goes nowhere.
     """
 
-    def __init__(self, target: str | os.PathLike[str], overwrite: bool) -> None:
-        """Refuses a target that exists, unless `overwrite`, a folder, and a folder that is missing or not writable."""
+    def __init__(self, target: str | os.PathLike[str], overwrite: bool, smaller: str = "") -> None:
+        """Refuses a file that exists, unless `overwrite`, what is no file, and a folder that is missing or not writable.
+
+        smaller: words for what makes the file smaller, for the error of a full disk.
+        """
         super().__init__()
         self.target = Path(target)
         self.error: OSError | None = None
-        self._overwrite = overwrite
+        self._overwrite, self._smaller = overwrite, smaller
         self._process = os.getpid()
         self._temporary: Path | None = None
         self._descriptor = -1
@@ -48,6 +51,8 @@ class AtomicFile(io.RawIOBase):
             raise FoxscopeError(f"{self.target}: the name is too long: use at most {_LONGEST_NAME} bytes")
         if place.is_dir():
             raise FoxscopeError(f"{self.target}: is a folder: name a file to write")
+        if place.exists() and not place.is_file():
+            raise FoxscopeError(f"{self.target}: is not a regular file and cannot be replaced: write to another name")
         if place.exists() and not overwrite:
             raise FoxscopeError(f"{self.target}: exists already: pass overwrite=True to replace it, or write to another name")
         if not place.parent.is_dir():
@@ -145,7 +150,8 @@ class AtomicFile(io.RawIOBase):
         if self.error is None:
             return
         full = self.error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "make room, write elsewhere, or keep less (keep=, layers=, heads=)" if full else "write elsewhere"
+        room = f"make room, write elsewhere, or {self._smaller}" if self._smaller else "make room, or write elsewhere"
+        remedy = room if full else "write elsewhere"
         raise FoxscopeError(f"{self.target}: could not be written ({self.error.strerror}): {remedy}")
 
     def begin_flush(self) -> None:
