@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 import sys
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ..errors import FoxscopeError
 from ..paths import as_path
 from ..program import VERSION
 from ..remote_path import is_remote
+from .arguments import KEEP_WORDS, MOST_HEADS, above_0, check_layer, number_of, whole, whole_numbers, words_of
 from .arrays import (
     Tensor,
     as_tensor,
@@ -42,16 +42,6 @@ from .taken import Taken, take
 from .tokens import TokenTable, make_tokens, read_ids
 from .unrecorded import Unrecorded, unrecorded
 
-#: Layers that a recording may have: the file names their mixers in one attribute, of which HDF5 holds less than 4,096.
-MOST_LAYERS = 4_000
-
-#: Heads that heads= may name, for the same reason.
-MOST_HEADS = 8_000
-
-_Numeric = TypeVar("_Numeric", int, float)
-
-KEEP_WORDS = ("loss", "gates", "qk", "values", "logits")
-
 
 @dataclass
 class _Skipped:
@@ -59,52 +49,6 @@ class _Skipped:
     module: str
     reason: str
     count: int = 1
-
-
-def _words(value: str | Sequence[str]) -> list[str]:
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",")]
-    words = list(value) if isinstance(value, Iterable) else [value]
-    if not all(isinstance(word, str) for word in words):
-        raise FoxscopeError(f"keep: expected words of {', '.join(KEEP_WORDS)}, got {value!r}")
-    return words
-
-
-def _is_truth(value: Any) -> bool:
-    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
-
-
-def _whole(value: Any, what: str) -> int:
-    """A whole number, of Python, numpy or torch; raises FoxscopeError for any other, and for a truth value."""
-    try:
-        if _is_truth(value):
-            raise TypeError
-        return operator.index(value)
-    except TypeError as error:
-        raise FoxscopeError(f"{what}: expected a whole number, got {value!r}") from error
-
-
-def _whole_numbers(values: Any, what: str) -> list[int]:
-    """Whole numbers, as a list; raises FoxscopeError for anything else."""
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
-        raise FoxscopeError(f"{what}: expected a list of numbers, as [0, 3], got {values!r}")
-    return [_whole(value, what) for value in values]
-
-
-def _check_layer(layer: int, where: str = "") -> None:
-    """Raises FoxscopeError for a number that no layer of a recording has."""
-    if not 0 <= layer < MOST_LAYERS:
-        raise FoxscopeError(f"{where}layer {layer}: expected a number from 0 to {MOST_LAYERS - 1}")
-
-
-def _number(value: Any, what: str) -> float:
-    """A number, of Python, numpy or torch; raises FoxscopeError for anything else, and for a truth value."""
-    try:
-        if _is_truth(value):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise FoxscopeError(f"{what}: expected a number, got {value!r:.80}") from error
 
 
 def _abandon(writer: RunWriter, capture: Capture | None, beside: Beside, path: str, process: int, file: str, line: int) -> None:
@@ -128,13 +72,6 @@ def _widths(layer: Layer) -> str:
         return ""
     padded = f", {'queries and keys' if both > queries else 'values'} padded to {both}" if layer.softmax else ""
     return f" with values of {values}{padded}"
-
-
-def _above_0(value: _Numeric, what: str) -> _Numeric:
-    """The number; raises FoxscopeError for one that is not above 0."""
-    if value > 0:
-        return value
-    raise FoxscopeError(f"{what}: expected a number above 0, or None for none, got {value}")
 
 
 def _is_writer() -> bool:
@@ -173,21 +110,21 @@ class Recording:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
             raise FoxscopeError(f"name {name!r}: use letters, digits, '.', '_' and '-'")
         self._name = name
-        words = frozenset(_words(keep))
+        words = frozenset(words_of(keep))
         unknown = words - set(KEEP_WORDS)
         if unknown:
             raise FoxscopeError(f"keep: '{sorted(unknown)[0]}' is not known: use {', '.join(KEEP_WORDS)}")
         if dtype not in (None, "float32", "bfloat16"):
             raise FoxscopeError(f"dtype: expected 'float32' or 'bfloat16', got {dtype!r}")
-        self._layers_wanted = None if layers is None else set(_whole_numbers(layers, "layers"))
+        self._layers_wanted = None if layers is None else set(whole_numbers(layers, "layers"))
         for layer in self._layers_wanted or ():
-            _check_layer(layer, "layers: ")
-        self._heads_wanted = None if heads is None else _whole_numbers(heads, "heads")
+            check_layer(layer, "layers: ")
+        self._heads_wanted = None if heads is None else whole_numbers(heads, "heads")
         if self._heads_wanted is not None and (not self._heads_wanted or min(self._heads_wanted) < 0):
             raise FoxscopeError(f"heads: expected numbers of heads from 0 on, got {self._heads_wanted}")
         if self._heads_wanted is not None and len(self._heads_wanted) > MOST_HEADS:
             raise FoxscopeError(f"heads: expected at most {MOST_HEADS} numbers, got {len(self._heads_wanted)}")
-        sequence = _whole(sequence, "sequence")
+        sequence = whole(sequence, "sequence")
         if sequence < 0:
             raise FoxscopeError(f"sequence: expected a number from 0 on, got {sequence}")
         self._sequence, self._check, self._automatic = sequence, check, automatic
@@ -305,9 +242,9 @@ class Recording:
                 take(k, 3, "k"),
                 take(v, 3, "v"),
                 log_decay=take(log_forget, 2, "log_forget"),
-                scale=_number(max(1, shape_of(q)[-1]) ** -0.5 if scale is None else scale, f"{where}: scale"),
-                window=0 if window is None else _above_0(_whole(window, f"{where}: window"), f"{where}: window"),
-                softcap=0.0 if softcap is None else _above_0(_number(softcap, f"{where}: softcap"), f"{where}: softcap"),
+                scale=number_of(max(1, shape_of(q)[-1]) ** -0.5 if scale is None else scale, f"{where}: scale"),
+                window=0 if window is None else above_0(whole(window, f"{where}: window"), f"{where}: window"),
+                softcap=0.0 if softcap is None else above_0(number_of(softcap, f"{where}: softcap"), f"{where}: softcap"),
                 sinks=None if sinks is None else one_sequence(sinks, 1, 0, where, "sinks"),
                 output=take(output, 3, "output"),
                 source="rec.attention",
@@ -355,7 +292,7 @@ class Recording:
                 take(v, 3, "v"),
                 log_decay=take(log_decay, 3 if channels else 2, "log_decay"),
                 beta=take(beta, 2, "beta"),
-                scale=_number(scale, f"layer {layer}: scale"),
+                scale=number_of(scale, f"layer {layer}: scale"),
                 decay_rate=decay_rate,
                 erase_read=take(erase_read, 3, "erase_read"),
                 erase_write=take(erase_write, 3, "erase_write"),
@@ -530,8 +467,8 @@ class Recording:
         if not self._writes:
             return
         self._open_writer()
-        layer = _whole(layer, "layer")
-        _check_layer(layer)
+        layer = whole(layer, "layer")
+        check_layer(layer)
         if self._layers_wanted is not None and layer not in self._layers_wanted:
             self._not_wanted.add(layer)
             return
