@@ -40,11 +40,30 @@ class WindowLayoutTest : public QObject {
   void docksShrinkWithTheWindow();
   void anAtlasBesideARunKeepsItsScatter_data();
   void anAtlasBesideARunKeepsItsScatter();
+  void itIsAsNarrowAsASmallScreen();
   void partsComeIntoSightWithoutWideningIt_data();
   void partsComeIntoSightWithoutWideningIt();
   void lightAndDarkAreBothReadable();
   void iconsTakeTheColoursOfTheTheme();
 };
+
+namespace {
+
+/// The window's size, and how small its parts can be.
+QString leastSizes(const MainWindow& window) {
+  QStringList least{QStringLiteral("window %1 x %2").arg(window.width()).arg(window.height())};
+  for (const auto* dock : window.findChildren<QDockWidget*>()) {
+    const QSize hint = dock->minimumSizeHint();
+    if (dock->isVisible()) {
+      least += QStringLiteral("%1 %2 x %3").arg(dock->objectName()).arg(hint.width()).arg(hint.height());
+    }
+  }
+  const QSize centre = window.centralWidget()->minimumSizeHint();
+  least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
+  return least.join(", ");
+}
+
+}  // namespace
 
 void WindowLayoutTest::initTestCase() { useOwnSettings(); }
 
@@ -142,17 +161,7 @@ void WindowLayoutTest::itFitsASmallScreen() {
   test.document().open({source(session)});
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 2U, kPatience);
   QVERIFY(test.settle());
-  const QSize shown = test.window.size();
-  QStringList least{QStringLiteral("window %1 x %2").arg(shown.width()).arg(shown.height())};
-  for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
-    const QSize hint = dock->minimumSizeHint();
-    if (dock->isVisible()) {
-      least += QStringLiteral("%1 %2 x %3").arg(dock->objectName()).arg(hint.width()).arg(hint.height());
-    }
-  }
-  const QSize centre = test.window.centralWidget()->minimumSizeHint();
-  least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
-  QVERIFY2(shown == size, qPrintable(least.join(", ")));
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
   // Every part is inside; the text has a quarter of the width at most, and low windows give curves a third.
   for (auto* part : std::initializer_list<QWidget*>{&test.window.docks().heads(), &test.window.docks().text(),
                                                     &test.window.docks().curves(), &test.window.maps()}) {
@@ -178,7 +187,6 @@ void WindowLayoutTest::itIsNeverLargerThanItsScreen() {
   QCOMPARE(window.size(), QSize(780, 560).expandedTo(window.minimumSizeHint()));
 }
 
-// Docks that were placed in a larger window shrink as the window does, not the maps alone.
 void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter_data() {
   QTest::addColumn<QSize>("size");
   QTest::addColumn<bool>("asTab");
@@ -216,6 +224,30 @@ void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter() {
   QTRY_VERIFY(!pane.pageIsTab() && pane.page().isVisible() && pane.maps().currentWidget()->isVisible());
 }
 
+// 800 x 600: nothing lies outside of it, whatever is open.
+void WindowLayoutTest::itIsAsNarrowAsASmallScreen() {
+  const QSize size(800, 600);
+  Window test(source("resources/demo.json"), size);
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  const QString file = test.folder.path("atlas.h5");
+  QVERIFY(makeAtlas(file, {foxModel(), transformerModel()}));
+  test.document().open({file});
+  QVERIFY(test.settle());
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  test.document().open({foxModel()});
+  QVERIFY(test.settle());
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  QVERIFY(test.run(64));
+  QCoreApplication::processEvents();
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  // The bar names the text of the runs and the one that is run next, both as long as they are.
+  test.document().modelRuns().setText({{}, "Another text.", false, QString(60, 'n')}, 0);
+  QVERIFY(test.settle());
+  QCoreApplication::processEvents();
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+}
+
+// Docks that were placed in a larger window shrink as the window does, not the maps alone.
 void WindowLayoutTest::docksShrinkWithTheWindow() {
   QByteArray state;
   double curves = 0;
