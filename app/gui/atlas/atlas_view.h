@@ -55,6 +55,10 @@ class AtlasView : public QWidget {
   [[nodiscard]] std::vector<atlas::AtlasModel> openModels(const std::vector<std::string>& hidden) const;
   void makeBar();
   void fillModels();
+  /// The numbers of the scatter stand above the panes, or in the tab of the one scatter where the head's page, which
+  /// needs the room, is another tab.
+  void placeNumbers();
+  void markOpened();
   void fillNumbers();
   void showModels();
   void draw();
@@ -73,6 +77,7 @@ class AtlasView : public QWidget {
   std::vector<atlas::AtlasModel> m_open;
   QJsonObject m_wanted;  ///< of a session whose atlases are not open yet
   QWidget* m_bar;
+  std::array<QWidget*, kUses> m_numberGroups{};
   QSplitter* m_split = nullptr;
   std::array<QComboBox*, 2> m_models{};
   std::array<QComboBox*, kUses> m_numbers{};

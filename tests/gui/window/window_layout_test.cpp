@@ -7,10 +7,12 @@
 #include <QDockWidget>
 #include <QFile>
 #include <QScreen>
+#include <QScrollBar>
 #include <QStatusBar>
 #include <QTest>
 #include <QToolButton>
 
+#include "app/gui/atlas/passage_list.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
@@ -40,6 +42,8 @@ class WindowLayoutTest : public QObject {
   void docksShrinkWithTheWindow();
   void anAtlasBesideARunKeepsItsScatter_data();
   void anAtlasBesideARunKeepsItsScatter();
+  void theNextPassageCanBeChosen_data();
+  void theNextPassageCanBeChosen();
   void itIsAsNarrowAsASmallScreen();
   void partsComeIntoSightWithoutWideningIt_data();
   void partsComeIntoSightWithoutWideningIt();
@@ -222,6 +226,53 @@ void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter() {
   test.window.resize(1500, 950);
   test.window.resizeDocks({&test.window.docks().evaluations()}, {500}, Qt::Vertical);
   QTRY_VERIFY(!pane.pageIsTab() && pane.page().isVisible() && pane.maps().currentWidget()->isVisible());
+}
+
+void WindowLayoutTest::theNextPassageCanBeChosen_data() {
+  QTest::addColumn<QSize>("size");
+  QTest::newRow("small") << QSize(1000, 700);
+  QTest::newRow("large") << QSize(1500, 950);
+}
+
+// Opening a passage puts the atlas under its maps: the list still has rows, and the opened one is among them.
+void WindowLayoutTest::theNextPassageCanBeChosen() {
+  QFETCH(const QSize, size);
+  Window test(source("resources/demo.json"), size);
+  const QString file = test.folder.path("atlas.h5");
+  QVERIFY(makeAtlas(file, {foxModel(), transformerModel()}));
+  test.document().open({file, foxModel()});
+  QVERIFY(test.settle());
+  atlas::ModelPane& pane = test.window.evaluations().atlas().pane(0);
+  if (pane.pageIsTab()) pane.maps().setCurrentIndex(pane.maps().count() - 1);
+  pane.page().tabs().setCurrentIndex(atlas::HeadPage::kPassages);
+  QVERIFY(test.settle());
+  atlas::PassageList& list = pane.page().passages();
+  const int last = static_cast<int>(list.answer().rows.size()) - 1;
+  QVERIFY(last >= 3);
+  QCOMPARE(list.openedRow(), -1);
+  for (const int row : {1, 2, last}) {
+    if (row == last) list.verticalScrollBar()->setValue(list.verticalScrollBar()->maximum());
+    QVERIFY(list.viewport()->rect().contains(list.place(row)));
+    QTest::mouseMove(list.viewport(), list.place(row).center());
+    QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.place(row).center());
+    QTRY_COMPARE_WITH_TIMEOUT(list.openedRow(), row, kPatience);
+    QVERIFY(test.settle());
+    QCoreApplication::processEvents();
+    QCOMPARE(test.window.size(), size);
+    QVERIFY2(list.viewport()->height() >= 3 * list.place(0).height(),
+             qPrintable(QStringLiteral("%1 of %2").arg(list.viewport()->height()).arg(list.place(0).height())));
+    QVERIFY(list.viewport()->rect().contains(list.place(row)));
+    // It alone is marked.
+    const QImage seen = list.viewport()->grab().toImage();
+    for (int other = 0; other <= last; ++other) {
+      const QPoint edge = list.place(other).topLeft() + QPoint(1, list.place(other).height() / 2);
+      if (!seen.rect().contains(edge)) continue;
+      QCOMPARE(seen.pixelColor(edge) == list.palette().color(QPalette::Highlight), other == row);
+    }
+  }
+  // Without its run it is opened no more.
+  while (!test.document().runs().empty()) test.document().runs().removeRun(test.document().runs().front().id);
+  QTRY_COMPARE(list.openedRow(), -1);
 }
 
 // 800 x 600: nothing lies outside of it, whatever is open.
