@@ -450,9 +450,11 @@ ShownPanels AtlasView::shownPanels() const {
   ShownPanels rows;
   for (const int number : visiblePanes()) {
     const AtlasModel& model = pane(number).model();
-    for (figure::FigureSpec& spec : figuresOf(pane(number))) {
-      spec.set("model", model.facts().info.name);
-      rows.push_back({{std::move(spec), {model.path.toStdString()}}});
+    std::vector<figure::FigureSpec> figures = figuresOf(pane(number));
+    rows.resize(std::max(rows.size(), figures.size()));
+    for (std::size_t row = 0; row < figures.size(); ++row) {
+      figures[row].set("model", model.facts().info.name);
+      rows[row].push_back({std::move(figures[row]), {model.path.toStdString()}});
     }
   }
   return rows;

@@ -42,7 +42,8 @@ class AtlasView : public QWidget {
   [[nodiscard]] QComboBox& model(int number) const { return *m_models[static_cast<std::size_t>(number)]; }
   [[nodiscard]] bool isSettled() const;
   /// Rows of figures of what is seen, with all that is chosen: the scatter or the map of similarity, and below it the
-  /// page of the head, of every model that is shown. Empty where no tab that is seen has a figure.
+  /// page of the head; models that stand beside each other do so here too. Empty where no tab that is seen has a
+  /// figure.
   [[nodiscard]] ShownPanels shownPanels() const;
 
   [[nodiscard]] QJsonObject saveState() const;

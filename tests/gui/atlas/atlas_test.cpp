@@ -782,6 +782,17 @@ void AtlasTest::twoModelsShareTheirAxes() {
   const atlas::ScatterContent& right = view.pane(1).scatter().content();
   QCOMPARE(left.x.limits.lower, right.x.limits.lower);
   QCOMPARE(left.y.limits.upper, right.y.limits.upper);
+  // An export has them beside each other too, each row from left to right.
+  const ShownPanels panels = view.shownPanels();
+  QCOMPARE(panels.size(), 2U);
+  for (const std::vector<figure::FigurePart>& row : panels) {
+    QCOMPARE(row.size(), 2U);
+    for (const int number : {0, 1}) {
+      QCOMPARE(QString::fromStdString(row[static_cast<std::size_t>(number)].spec.text("model")),
+               view.pane(number).model().name());
+    }
+    QCOMPARE(row[0].spec.kind, row[1].spec.kind);
+  }
   beside.setCurrentIndex(0);
   emit beside.activated(0);
   QCOMPARE(view.shown(), 1);
