@@ -423,6 +423,10 @@ figure::FigureSpec AtlasView::scatterFigure(const atlas::ModelPane& pane) const 
   const auto [x, y] = pane.scatter().shownLimits();
   spec.set("x-limits", fmt::format("{:.6g}:{:.6g}", x.lower, x.upper));
   spec.set("y-limits", fmt::format("{:.6g}:{:.6g}", y.lower, y.upper));
+  const figure::ScaledColours& colours = pane.scatter().content().colours;
+  if (colours.scale != figure::ColourScale::logarithmic || colours.lower > 0) {
+    spec.set("colour-limits", fmt::format("{:.6g}:{:.6g}", colours.lower, colours.upper));
+  }
   std::set<std::size_t> marked = pane.chosen();
   if (pane.head()) marked.insert(*pane.head());
   std::vector<std::string> heads;

@@ -305,6 +305,7 @@ void AtlasTest::whatIsSeenIsExported() {
   QCOMPARE(panel(0).text("x-scale"), std::string("linear"));
   QCOMPARE(panel(0).text("colour-by"), std::string("gate_median"));
   QCOMPARE(panel(0).list("heads"), (std::vector<std::string>{"0:3", "2:1", "4:1"}));
+  QVERIFY(!panel(0).text("colour-limits").empty());
   QCOMPARE(draw(0).count("chosen"), 3);
   // However many rows are in sight, a page has room for what is drawn.
   const QSize before = shown.view.size();
@@ -792,6 +793,7 @@ void AtlasTest::twoModelsShareTheirAxes() {
                view.pane(number).model().name());
     }
     QCOMPARE(row[0].spec.kind, row[1].spec.kind);
+    QCOMPARE(row[0].spec.text("colour-limits"), row[1].spec.text("colour-limits"));
   }
   beside.setCurrentIndex(0);
   emit beside.activated(0);
