@@ -327,6 +327,8 @@ std::vector<FigureKind> kinds() {
                    {"--x-scale", kScales, Takes::text, kScaleHelp},
                    {"--y-scale", kScales, Takes::text, "The same of the axis up (default: auto)"},
                    {"--colour-scale,--color-scale", kScales, Takes::text, "The same of colours (default: auto)"},
+                   {"--colour-limits,--color-limits", "A:B", Takes::text,
+                    "Ends of the colours of layers or of a statistic (default: those of the heads)"},
                    {"--x-limits", "A:B", Takes::text, "Ends of the horizontal axis"},
                    {"--y-limits", "A:B", Takes::text, "Ends of the vertical axis"},
                    {"--names", "N", Takes::integer, "Heads to name at each end of each axis (default: 2)"}} +

@@ -17,6 +17,7 @@
 #include <QVBoxLayout>
 #include <fmt/format.h>
 
+#include "app/gui/atlas/passage_list.h"
 #include "app/gui/document/remote/remote_place.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/flow_layout.h"
@@ -109,10 +110,12 @@ AtlasView::AtlasView(EvaluationList& evaluations, RunList& runs, ModelRuns& mode
     connect(pane, &ModelPane::headsChosen, this, &AtlasView::shareChosen);
     connect(pane, &ModelPane::passageWanted, this,
             [this, pane](const atlas::PassageRow& row) { m_trace->open(pane->model(), row); });
+    connect(pane, &ModelPane::pageMoved, this, &AtlasView::placeNumbers);
   }
   m_panes[1]->hide();
   layout->addWidget(both, 1);
   connect(m_trace, &atlas::PassageTrace::told, this, &AtlasView::told);
+  connect(m_trace, &atlas::PassageTrace::openedChanged, this, &AtlasView::markOpened);
   connect(&m_runs.selection(), &Selection::headChanged, this, &AtlasView::followHead);
   connect(&m_runs, &RunList::runsChanged, this, &AtlasView::shareChosen);
 }
@@ -129,6 +132,7 @@ void AtlasView::makeBar() {
     line->addWidget(new QLabel(title));
     for (QWidget* part : parts) line->addWidget(part);
     row->addWidget(one);
+    return one;
   };
   const auto combo = [](const QString& name) {
     auto* made = new ElidedCombo;
@@ -150,12 +154,28 @@ void AtlasView::makeBar() {
     logarithmic->setAutoRaise(true);
     logarithmic->setToolTip(tr("A logarithmic scale; heads without a number above 0 have no place on it"));
     logarithmic->setAccessibleName(tr("Logarithmic: %1").arg(titles[use]));
-    group(titles[use], {m_numbers[use], logarithmic});
+    m_numberGroups[use] = group(titles[use], {m_numbers[use], logarithmic});
     connect(m_numbers[use], &QComboBox::activated, this,
             [this, use] { setNumber(static_cast<Use>(use), m_numbers[use]->currentData().toString()); });
     connect(logarithmic, &QToolButton::toggled, this, &AtlasView::draw);
   }
   for (QComboBox* model : m_models) connect(model, &QComboBox::activated, this, &AtlasView::showModels);
+}
+
+void AtlasView::placeNumbers() {
+  QWidget& place = shown() == 1 && m_panes[0]->pageIsTab() ? m_panes[0]->scatterBar() : *m_bar;
+  for (QWidget* group : m_numberGroups) {
+    if (group->parentWidget() == &place) continue;
+    group->parentWidget()->layout()->removeWidget(group);
+    place.layout()->addWidget(group);
+    group->show();
+  }
+}
+
+void AtlasView::markOpened() {
+  for (const int number : visiblePanes()) {
+    pane(number).page().passages().setOpened(m_trace->opened(pane(number).model()));
+  }
 }
 
 std::vector<AtlasModel> AtlasView::openModels(const std::vector<std::string>& hidden) const {
@@ -230,6 +250,8 @@ void AtlasView::showModels() {
     m_panes[number]->setModel(model, firstHead(model));
   }
   if (shown() > before) m_split->setSizes({1000, 1000});
+  placeNumbers();
+  markOpened();
   fillNumbers();
   followHead();
   shareChosen();
@@ -401,6 +423,10 @@ figure::FigureSpec AtlasView::scatterFigure(const atlas::ModelPane& pane) const 
   const auto [x, y] = pane.scatter().shownLimits();
   spec.set("x-limits", fmt::format("{:.6g}:{:.6g}", x.lower, x.upper));
   spec.set("y-limits", fmt::format("{:.6g}:{:.6g}", y.lower, y.upper));
+  const figure::ScaledColours& colours = pane.scatter().content().colours;
+  if (colours.scale != figure::ColourScale::logarithmic || colours.lower > 0) {
+    spec.set("colour-limits", fmt::format("{:.6g}:{:.6g}", colours.lower, colours.upper));
+  }
   std::set<std::size_t> marked = pane.chosen();
   if (pane.head()) marked.insert(*pane.head());
   std::vector<std::string> heads;
@@ -428,9 +454,11 @@ ShownPanels AtlasView::shownPanels() const {
   ShownPanels rows;
   for (const int number : visiblePanes()) {
     const AtlasModel& model = pane(number).model();
-    for (figure::FigureSpec& spec : figuresOf(pane(number))) {
-      spec.set("model", model.facts().info.name);
-      rows.push_back({{std::move(spec), {model.path.toStdString()}}});
+    std::vector<figure::FigureSpec> figures = figuresOf(pane(number));
+    rows.resize(std::max(rows.size(), figures.size()));
+    for (std::size_t row = 0; row < figures.size(); ++row) {
+      figures[row].set("model", model.facts().info.name);
+      rows[row].push_back({std::move(figures[row]), {model.path.toStdString()}});
     }
   }
   return rows;

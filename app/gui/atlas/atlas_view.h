@@ -42,7 +42,8 @@ class AtlasView : public QWidget {
   [[nodiscard]] QComboBox& model(int number) const { return *m_models[static_cast<std::size_t>(number)]; }
   [[nodiscard]] bool isSettled() const;
   /// Rows of figures of what is seen, with all that is chosen: the scatter or the map of similarity, and below it the
-  /// page of the head, of every model that is shown. Empty where no tab that is seen has a figure.
+  /// page of the head; models that stand beside each other do so here too. Empty where no tab that is seen has a
+  /// figure.
   [[nodiscard]] ShownPanels shownPanels() const;
 
   [[nodiscard]] QJsonObject saveState() const;
@@ -55,6 +56,10 @@ class AtlasView : public QWidget {
   [[nodiscard]] std::vector<atlas::AtlasModel> openModels(const std::vector<std::string>& hidden) const;
   void makeBar();
   void fillModels();
+  /// The numbers of the scatter stand above the panes, or in the tab of the one scatter where the head's page, which
+  /// needs the room, is another tab.
+  void placeNumbers();
+  void markOpened();
   void fillNumbers();
   void showModels();
   void draw();
@@ -73,6 +78,7 @@ class AtlasView : public QWidget {
   std::vector<atlas::AtlasModel> m_open;
   QJsonObject m_wanted;  ///< of a session whose atlases are not open yet
   QWidget* m_bar;
+  std::array<QWidget*, kUses> m_numberGroups{};
   QSplitter* m_split = nullptr;
   std::array<QComboBox*, 2> m_models{};
   std::array<QComboBox*, kUses> m_numbers{};

@@ -42,6 +42,11 @@ struct TokenQuestion {
   QString filter;
 };
 
+/// Discoveries are of mean log f: they say nothing of a share of resets.
+bool marksDiscoveries(const TokenQuestion& question, const AtlasHeadTokens& tokens) {
+  return question.measure == TokenMeasure::logGate && !tokens.discovered.empty();
+}
+
 TokenBar barOf(const TokenQuestion& question, const AtlasHeadTokens& tokens, std::size_t place) {
   const AtlasFacts& facts = question.model.facts();
   TokenBar bar;
@@ -57,7 +62,7 @@ TokenBar barOf(const TokenQuestion& question, const AtlasHeadTokens& tokens, std
     bar.value = bar.resets;
   }
   bar.count = facts.token_count[place];
-  bar.discovered = !tokens.discovered.empty() && tokens.discovered[place] != 0;
+  bar.discovered = marksDiscoveries(question, tokens) && tokens.discovered[place] != 0;
   return bar;
 }
 
@@ -92,6 +97,7 @@ QWidget* withPages(QWidget* content, MessagePages*& pages) {
 
 /// Both lists of a head's tokens.
 struct HeadPage::Lists {
+  QString words;  ///< of both
   TokenList forgets;
   TokenList keeps;
 };
@@ -109,6 +115,7 @@ HeadPage::HeadPage(JobRunner& jobs, QWidget* parent)
       m_filter(new QLineEdit),
       m_rare(new QCheckBox(tr("Rare tokens"))),
       m_measure(new ElidedCombo),
+      m_tokenWords(new ElidedLabel),
       m_forgets(new TokenBars),
       m_keeps(new TokenBars),
       m_phrase(new QLineEdit),
@@ -166,6 +173,8 @@ QWidget* HeadPage::tokensTab() {
   bar->addWidget(m_filter, 1);
   bar->addWidget(m_rare);
   layout->addLayout(bar);
+  m_tokenWords->setWrapped(true);
+  layout->addWidget(m_tokenWords);
   auto* both = new QSplitter;
   both->setChildrenCollapsible(false);
   both->addWidget(m_forgets);
@@ -454,15 +463,17 @@ void HeadPage::askTokens() {
           std::ranges::partial_sort(places, places.begin() + static_cast<std::ptrdiff_t>(most), before);
           for (std::size_t n = 0; n < most; ++n) list.bars.push_back(barOf(question, tokens, places[n]));
           list.mean = meanOf(facts, values);
-          list.hasDiscoveries = !tokens.discovered.empty();
+          list.hasDiscoveries = marksDiscoveries(question, tokens);
           const QString what = byResets ? tr("share of resets") : tr("−log f, nats");
-          const QString of = tr("of %1 tokens").arg(countText(static_cast<std::int64_t>(places.size()))) +
-                             (rare > 0 ? tr("; %1 more were read fewer than %2 times")
-                                             .arg(countText(static_cast<std::int64_t>(rare)))
-                                             .arg(kFewestReadings)
-                                       : QString());
-          list.title = (forgets ? tr("Forgets most: %1, %2") : tr("Keeps most: %1, %2")).arg(what, of);
+          list.title = (forgets ? tr("Forgets most: %1") : tr("Keeps most: %1")).arg(what);
         };
+        lists.words = tr("%1 tokens").arg(countText(static_cast<std::int64_t>(places.size())));
+        if (rare > 0) {
+          lists.words += tr("; %1 more were read fewer than %2 times")
+                             .arg(countText(static_cast<std::int64_t>(rare)))
+                             .arg(kFewestReadings);
+        }
+        if (marksDiscoveries(question, tokens)) lists.words += tr("; •: mean log f beyond chance");
         fillList(lists.forgets, true);
         fillList(lists.keeps, false);
         // Both have one scale.
@@ -472,6 +483,7 @@ void HeadPage::askTokens() {
         return lists;
       },
       [this](Lists lists) {
+        m_tokenWords->setText(lists.words);
         m_forgets->setList(std::move(lists.forgets));
         m_keeps->setList(std::move(lists.keeps));
       });

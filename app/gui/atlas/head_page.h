@@ -115,6 +115,7 @@ class HeadPage : public QWidget {
   QLineEdit* m_filter;
   QCheckBox* m_rare;
   QComboBox* m_measure;
+  ElidedLabel* m_tokenWords;
   TokenBars* m_forgets;
   TokenBars* m_keeps;
   QLineEdit* m_phrase;

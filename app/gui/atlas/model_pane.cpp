@@ -12,6 +12,7 @@
 #include "app/gui/atlas/colour_strip.h"
 #include "app/gui/atlas/similarity_map.h"
 #include "app/gui/views/elided_combo.h"
+#include "app/gui/views/flow_layout.h"
 #include "app/gui/views/message_pages.h"
 #include "app/gui/views/theme.h"
 #include "backend/base/index.h"
@@ -32,6 +33,7 @@ ModelPane::ModelPane(RunList& runs, QWidget* parent)
       m_runs(runs),
       m_split(new QSplitter),
       m_maps(new QTabWidget),
+      m_scatterBar(new QWidget),
       m_scatter(new HeadScatter),
       m_similarity(new SimilarityMap),
       m_kind(new ElidedCombo),
@@ -58,7 +60,10 @@ ModelPane::ModelPane(RunList& runs, QWidget* parent)
     m_pages[tab] = new MessagePages(content, view);
     m_maps->addTab(view, title);
   };
-  add(tr("Scatter"), {m_scatter, m_colours}, 0);
+  auto* bar = new FlowLayout(10, 2);
+  bar->setContentsMargins(0, 0, 0, 0);
+  m_scatterBar->setLayout(bar);
+  add(tr("Scatter"), {m_scatterBar, m_scatter, m_colours}, 0);
   add(tr("Similarity"), {m_kind, m_similarity, m_correlations}, 1);
   m_kind->setAccessibleName(tr("Heads are compared by"));
   column->addWidget(m_maps, 1);
@@ -217,7 +222,9 @@ void ModelPane::arrange() {
   constexpr double kWide = 1.2;
   constexpr QSize kLeastHalf(300, 280);
   const bool beside = width() >= 2 * kLeastHalf.width();
-  const bool above = height() >= 2 * kLeastHalf.height();
+  // What stands in the bar of the scatter stands above both halves where the page is no tab.
+  const int bar = pageIsTab() ? m_scatterBar->heightForWidth(width()) : 0;
+  const bool above = height() - bar >= 2 * kLeastHalf.height();
   const bool asTab = !beside && !above;
   if (asTab != pageIsTab()) {
     if (asTab) {
@@ -228,6 +235,7 @@ void ModelPane::arrange() {
       m_page->show();
       m_split->setSizes({1000, 1000});
     }
+    emit pageMoved();
   }
   const bool across = beside && (width() > kWide * height() || !above);
   const auto wanted = across || asTab ? Qt::Horizontal : Qt::Vertical;

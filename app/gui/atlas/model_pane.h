@@ -48,6 +48,8 @@ class ModelPane : public QWidget {
   [[nodiscard]] HeadPage& page() const { return *m_page; }
   /// Whether the page of the head is a tab behind the maps.
   [[nodiscard]] bool pageIsTab() const;
+  /// A place in the tab of the scatter, above it, that flows in rows; at first empty.
+  [[nodiscard]] QWidget& scatterBar() const { return *m_scatterBar; }
   [[nodiscard]] QListWidget& list() const { return *m_list; }
   /// The line in the place of the scatter, or of the map of similarity; empty where that is shown.
   [[nodiscard]] QString message(int tab) const;
@@ -57,6 +59,8 @@ class ModelPane : public QWidget {
   void headChosen(std::size_t head);
   void headsChosen(const std::set<std::size_t>& heads);
   void told(const QString& words);
+  /// The page of the head has become a tab, or is none any more.
+  void pageMoved();
   void passageWanted(const foxscope::gui::atlas::PassageRow& row);
 
  protected:
@@ -77,6 +81,7 @@ class ModelPane : public QWidget {
   bool m_waiting = false;
   QSplitter* m_split;
   QTabWidget* m_maps;
+  QWidget* m_scatterBar;
   HeadScatter* m_scatter;
   SimilarityMap* m_similarity;
   QComboBox* m_kind;

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include <QHelpEvent>
 #include <QLocale>
 #include <QPainter>
+#include <QToolTip>
 
 #include "app/gui/document/number_text.h"
 #include "app/gui/text/tint_ramp.h"
@@ -20,6 +22,8 @@ constexpr int kPassageGap = 6;
 constexpr double kPlaceShare = 0.55;  ///< of the width that lies before the place
 constexpr double kOutlineGap = 4;     ///< between an outline and its token: a full stop is seen
 constexpr double kFoundLine = 2;      ///< below what was found
+constexpr int kOpenedLine = 3;        ///< at the left of the passage whose trace is shown
+constexpr int kFewestRows = 3;        ///< that a list asks for
 
 /// The text of a piece; blanks that a place reads are seen.
 QString pieceText(const PassagePiece& piece) {
@@ -35,7 +39,9 @@ PassageList::PassageList(QWidget* parent) : RowList(parent) {
   setAccessibleName(tr("Passages"));
   describeCells(*this, {[this] { return QSize(1, count()); },
                         [this](int row, int) {
-                          return heading(row) + QStringLiteral(": ") + m_answer.rows[index_of(row)].text();
+                          const QString words =
+                              heading(row) + QStringLiteral(": ") + m_answer.rows[index_of(row)].text();
+                          return row == m_openedRow ? tr("opened, %1").arg(words) : words;
                         },
                         [this](int row, int) { return place(row); },
                         [this](int row, int) { return row == pointedRow(); }, [this](int row, int) { choose(row); },
@@ -45,7 +51,23 @@ PassageList::PassageList(QWidget* parent) : RowList(parent) {
 void PassageList::setAnswer(PassageAnswer answer, const AtlasModel& model) {
   m_answer = std::move(answer);
   m_model = model;
+  m_openedRow = -1;
   showRows();
+  findOpened();
+}
+
+void PassageList::setOpened(std::optional<PassagePlace> place) {
+  m_opened = place;
+  findOpened();
+}
+
+void PassageList::findOpened() {
+  const auto found = std::ranges::find_if(m_answer.rows, [this](const PassageRow& row) {
+    return m_opened == PassagePlace{row.head, row.place.window, row.place.position};
+  });
+  m_openedRow = found == m_answer.rows.end() ? -1 : static_cast<int>(found - m_answer.rows.begin());
+  if (m_openedRow >= 0) bringIntoSight(m_openedRow);
+  viewport()->update();
 }
 
 QString PassageList::heading(int number) const {
@@ -64,7 +86,15 @@ QString PassageList::heading(int number) const {
   return words;
 }
 
-QSize PassageList::minimumSizeHint() const { return {160, rowHeight()}; }
+QString PassageList::wordsOf(int row) const {
+  // One line: what else is to be said stands in the row.
+  const PassageRow& shown = m_answer.rows[index_of(row)];
+  const auto number = [](std::int64_t count) { return QLocale().toString(static_cast<qlonglong>(count)); };
+  return tr("%1, position %2 of window %3: a click opens its trace")
+      .arg(headName(m_model.facts(), shown.head), number(shown.place.position), number(shown.place.window));
+}
+
+QSize PassageList::minimumSizeHint() const { return {160, kFewestRows * rowHeight()}; }
 
 QRect PassageList::textLine(int row) const {
   const int line = fontMetrics().height();
@@ -120,7 +150,8 @@ void PassageList::paintEvent(QPaintEvent* /*event*/) {
     if (number == pointedRow()) painter.fillRect(at, palette().color(QPalette::AlternateBase));
     const int line = fontMetrics().height();
     const QRect heads(kPassageGap, at.top() + 2, at.width() - 2 * kPassageGap, line);
-    painter.setPen(mutedTextColour(palette()));
+    const bool opened = number == m_openedRow;
+    painter.setPen(opened ? palette().color(QPalette::Text) : mutedTextColour(palette()));
     painter.drawText(heads, Qt::AlignLeft | Qt::AlignVCenter,
                      fontMetrics().elidedText(heading(number), Qt::ElideRight, heads.width()));
     painter.save();
@@ -129,7 +160,17 @@ void PassageList::paintEvent(QPaintEvent* /*event*/) {
     painter.restore();
     painter.setPen(lineColour(palette()));
     painter.drawLine(at.bottomLeft(), at.bottomRight());
+    if (opened) {
+      painter.fillRect(at.left(), at.top(), kOpenedLine, at.height(), palette().color(QPalette::Highlight));
+    }
   }
+}
+
+bool PassageList::viewportEvent(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return RowList::viewportEvent(event);
+  const QPoint place = static_cast<const QHelpEvent*>(event)->globalPos();
+  QToolTip::showText(place, pointedRow() < 0 ? QString() : heading(pointedRow()), viewport());
+  return true;
 }
 
 }  // namespace foxscope::gui::atlas

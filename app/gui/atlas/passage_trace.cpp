@@ -75,7 +75,7 @@ PassageTrace::PassageTrace(RunList& runs, ModelRuns& modelRuns, QObject* parent)
 
 void PassageTrace::open(const AtlasModel& model, const PassageRow& row) {
   const std::vector<ModelInput> models = changedAlike(m_runs.models(), model.facts().info);
-  const Wanted wanted{model, row.head, row.place.position, {}};
+  const Wanted wanted{model, row.head, row.place.window, row.place.position, {}};
   std::vector<std::vector<std::int32_t>> open;
   for (const Run& run : std::as_const(m_runs)) {
     if (isOf(run, model.facts())) open.push_back(run.trace->tokens()->id);
@@ -127,6 +127,9 @@ bool PassageTrace::show() {
   m_runs.goTo(id, wanted.position);
   const Cursor pin = m_runs.selection().pin();
   if (pin.query) m_runs.selection().setPin({pin.query, *pin.query - 1});
+  m_opened = wanted;
+  m_openedRun = id;
+  emit openedChanged();
   emit told(tr("%1 %3, position %2: F of the pinned pair is its f")
                 .arg(wanted.model.name())
                 .arg(wanted.position)
@@ -134,7 +137,16 @@ bool PassageTrace::show() {
   return true;
 }
 
+std::optional<PassagePlace> PassageTrace::opened(const AtlasModel& model) const {
+  if (!m_opened || !(m_opened->model == model)) return std::nullopt;
+  return PassagePlace{m_opened->head, m_opened->window, m_opened->position};
+}
+
 void PassageTrace::followRuns() {
+  if (m_opened && std::as_const(m_runs).run(m_openedRun) == nullptr) {
+    m_opened.reset();
+    emit openedChanged();
+  }
   if (!m_wanted || show()) return;
   // A run that failed, or was cancelled, has said so itself.
   if (!m_modelRuns.runStatus().running) m_wanted.reset();

@@ -26,9 +26,12 @@ class PassageTrace : public QObject {
   void open(const AtlasModel& model, const PassageRow& row);
   /// False until the trace is shown, or a line has said why it is not.
   [[nodiscard]] bool isSettled() const { return !m_wanted && !m_reading; }
+  /// The passage of a model that was shown last and whose run is open; nothing: none is.
+  [[nodiscard]] std::optional<PassagePlace> opened(const AtlasModel& model) const;
 
  signals:
   void told(const QString& words);
+  void openedChanged();
 
  private:
   enum Channel { kWindow };
@@ -36,6 +39,7 @@ class PassageTrace : public QObject {
   struct Wanted {
     AtlasModel model;
     std::size_t head = 0;
+    std::int64_t window = 0;
     std::int64_t position = 0;
     std::vector<std::int32_t> ids;  ///< of the window
   };
@@ -47,6 +51,8 @@ class PassageTrace : public QObject {
   RunList& m_runs;
   ModelRuns& m_modelRuns;
   std::optional<Wanted> m_wanted;
+  std::optional<Wanted> m_opened;
+  RunId m_openedRun = kNoRun;
   bool m_reading = false;
 };
 

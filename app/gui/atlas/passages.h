@@ -31,6 +31,14 @@ struct PassageRow {
   [[nodiscard]] QString text() const;
 };
 
+/// A place of a head: what a passage is about, whatever list it stands in.
+struct PassagePlace {
+  std::size_t head = 0;
+  std::int64_t window = 0;
+  std::int64_t position = 0;
+  bool operator==(const PassagePlace&) const = default;
+};
+
 /// Which passages somebody wants to see.
 struct PassageQuestion {
   AtlasModel model;

@@ -4,6 +4,7 @@
 
 #include <QKeyEvent>
 #include <QMouseEvent>
+#include <QResizeEvent>
 #include <QScrollBar>
 
 #include "app/gui/views/cell_table.h"
@@ -54,9 +55,20 @@ void RowList::point(int row) {
   emit hovered(row < 0 ? QString() : wordsOf(row));
 }
 
+void RowList::bringIntoSight(int row) {
+  QScrollBar& bar = *verticalScrollBar();
+  const int top = row * rowHeight();
+  bar.setValue(std::min(top, std::max(bar.value(), top + rowHeight() - bar.pageStep())));
+}
+
 void RowList::resizeEvent(QResizeEvent* event) {
   QAbstractScrollArea::resizeEvent(event);
+  const int kept = keptRow();
+  const QScrollBar& bar = *verticalScrollBar();
+  const int top = kept * rowHeight() - bar.value();
+  const bool seen = kept >= 0 && top > -rowHeight() && top < bar.pageStep();
   followSize();
+  if (seen) bringIntoSight(kept);
 }
 
 void RowList::changeEvent(QEvent* event) {
@@ -77,11 +89,10 @@ void RowList::keyPressEvent(QKeyEvent* event) {
   const int key = event->key();
   if ((key == Qt::Key_Return || key == Qt::Key_Enter) && m_row >= 0) return choose(m_row);
   if ((key != Qt::Key_Up && key != Qt::Key_Down) || count() == 0) return QAbstractScrollArea::keyPressEvent(event);
-  point(std::clamp(m_row + (key == Qt::Key_Down ? 1 : -1), 0, count() - 1));
+  const int from = m_row >= 0 ? m_row : keptRow();
+  point(std::clamp(from + (key == Qt::Key_Down ? 1 : -1), 0, count() - 1));
   announceCell(*this, m_row, 0);
-  QScrollBar& bar = *verticalScrollBar();
-  const int top = m_row * rowHeight();
-  bar.setValue(std::min(top, std::max(bar.value(), top + rowHeight() - bar.pageStep())));
+  bringIntoSight(m_row);
 }
 
 }  // namespace foxscope::gui::atlas

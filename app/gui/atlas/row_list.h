@@ -30,6 +30,8 @@ class RowList : public QAbstractScrollArea {
   [[nodiscard]] virtual int scrollStep() const { return rowHeight(); }
   [[nodiscard]] virtual QString wordsOf(int row) const = 0;
   virtual void choose(int row) = 0;
+  /// A row that stays in sight when the list gets another size, and where the arrow keys begin; -1: none.
+  [[nodiscard]] virtual int keptRow() const { return -1; }
 
   /// The row under the mouse, or where the keys went; -1: none.
   [[nodiscard]] int pointedRow() const { return m_row; }
@@ -37,6 +39,8 @@ class RowList : public QAbstractScrollArea {
   /// Shows rows that have changed, from the first on.
   void showRows();
   void point(int row);
+  /// Scrolls as little as shows the row.
+  void bringIntoSight(int row);
 
   void resizeEvent(QResizeEvent* event) override;
   void changeEvent(QEvent* event) override;

@@ -7,6 +7,7 @@
 #include <QHelpEvent>
 #include <QLocale>
 #include <QPainter>
+#include <QScrollBar>
 #include <QTextLayout>
 #include <QToolTip>
 
@@ -22,7 +23,9 @@ namespace {
 constexpr int kTokenGap = 6;
 constexpr int kTokenLetters = 14;  ///< room for a token
 constexpr int kTitleLines = 2;
-constexpr int kLeastBar = 30;  ///< pixels of the longest bar
+constexpr int kFewestLetters = 5;  ///< of a token in a narrow list
+constexpr int kUsualBar = 30;      ///< pixels of the longest bar, for which tokens are shortened
+constexpr int kLeastBar = 8;
 
 }  // namespace
 
@@ -36,10 +39,13 @@ TokenBars::TokenBars(QWidget* parent) : RowList(parent) {
 void TokenBars::setList(TokenList list) {
   m_list = std::move(list);
   m_longestValue.clear();
+  m_longestCount.clear();
   for (const TokenBar& bar : m_list.bars) {
     if (const QString value = valueOf(bar); value.size() > m_longestValue.size()) m_longestValue = value;
+    if (const QString count = countOf(bar); count.size() > m_longestCount.size()) m_longestCount = count;
   }
   setAccessibleName(m_list.title);
+  updateGeometry();
   showRows();
 }
 
@@ -49,16 +55,17 @@ QString TokenBars::description(int row) const {
                       .arg(bar.text, withError(std::log(bar.gate), bar.error), numberOf(bar.gate, 3),
                            numberOf(100 * bar.resets, 3), QLocale().toString(static_cast<qlonglong>(bar.count)));
   if (bar.isRare()) words += tr(": too few to say anything");
-  if (m_list.hasDiscoveries) words += bar.discovered ? tr("; beyond chance") : tr("; not beyond chance");
+  if (m_list.hasDiscoveries) words += bar.discovered ? tr("; log f beyond chance") : tr("; log f not beyond chance");
   return words;
 }
 
 QSize TokenBars::minimumSizeHint() const {
   constexpr int kFewestBars = 4;
-  return {140, kTitleLines * fontMetrics().height() + 4 + kFewestBars * rowHeight()};
+  const int letters = kFewestLetters * fontMetrics().averageCharWidth();
+  const int across = 2 * kTokenGap + letters + kLeastBar + valueRoom() + countRoom() + verticalScrollBar()->width();
+  return {std::max(140, across), kTitleLines * fontMetrics().height() + 4 + kFewestBars * rowHeight()};
 }
 
-/// The title in one line, or in two of which the second is shortened.
 QStringList TokenBars::titleLines() const {
   const int room = std::max(1, viewport()->width() - 2 * kTokenGap);
   QTextLayout words(m_list.title, font());
@@ -78,21 +85,29 @@ QString TokenBars::valueOf(const TokenBar& bar) {
   return (bar.discovered ? QStringLiteral("• ") : QString()) + numberOf(bar.value, 3);
 }
 
-int TokenBars::valueRoom() const {
-  const int usual = fontMetrics().horizontalAdvance(QStringLiteral("• 0.0000"));
-  return std::max(usual, fontMetrics().horizontalAdvance(m_longestValue)) + kTokenGap;
+QString TokenBars::countOf(const TokenBar& bar) {
+  return QStringLiteral("×%1").arg(QLocale().toString(static_cast<qlonglong>(bar.count)));
+}
+
+int TokenBars::valueRoom() const { return fontMetrics().horizontalAdvance(m_longestValue) + 2 * kTokenGap; }
+
+int TokenBars::countRoom() const { return fontMetrics().horizontalAdvance(m_longestCount) + kTokenGap; }
+
+// Tokens give way to bars, and both to numbers.
+int TokenBars::tokenRoom(int width) const {
+  const int letter = fontMetrics().averageCharWidth();
+  const int most = std::min(kTokenLetters * letter, width / 3);
+  const int left = width - valueRoom() - countRoom() - 2 * kTokenGap - kUsualBar;
+  return kTokenGap + std::clamp(left, std::min(kFewestLetters * letter, most), most);
+}
+
+int TokenBars::barRoom(int width) const {
+  return std::max(kLeastBar, width - tokenRoom(width) - valueRoom() - countRoom() - kTokenGap);
 }
 
 void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const {
-  const int letter = fontMetrics().averageCharWidth();
-  const int token = std::min(kTokenLetters * letter, place.width() / 3);
-  // A narrow list leaves out how often tokens were read, before its bars.
-  const QString value = valueOf(bar);
-  const QString count = QStringLiteral("×%1").arg(QLocale().toString(static_cast<qlonglong>(bar.count)));
-  const int values = valueRoom();
-  const int countRoom = fontMetrics().horizontalAdvance(QStringLiteral("×000,000")) + kTokenGap;
-  const bool counted = place.width() - token - values - countRoom > kLeastBar;
-  const int numbers = values + (counted ? countRoom : 0);
+  const int token = tokenRoom(place.width());
+  const int numbers = valueRoom() + countRoom();
   QColor text = palette().color(QPalette::Text);
   QColor fill = runColour(0, palette());
   if (bar.isRare()) {
@@ -101,9 +116,9 @@ void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& 
   }
   painter.setPen(text);
   painter.drawText(QRect(place.left() + kTokenGap, place.top(), token - kTokenGap, place.height()),
-                   Qt::AlignRight | Qt::AlignVCenter, fontMetrics().elidedText(bar.text, Qt::ElideRight, token));
-  const QRectF room(place.left() + token + kTokenGap, place.top() + 3,
-                    std::max(8, place.width() - token - numbers - 2 * kTokenGap), place.height() - 6);
+                   Qt::AlignRight | Qt::AlignVCenter,
+                   fontMetrics().elidedText(bar.text, Qt::ElideRight, token - kTokenGap));
+  const QRectF room(place.left() + token + kTokenGap, place.top() + 3, barRoom(place.width()), place.height() - 6);
   const double most = m_list.most > 0 ? m_list.most : 1;
   const auto across = [&](double number) { return room.left() + std::clamp(number / most, 0.0, 1.0) * room.width(); };
   painter.fillRect(QRectF(room.topLeft(), QPointF(std::max(room.left() + 1, across(bar.value)), room.bottom())), fill);
@@ -117,11 +132,10 @@ void TokenBars::paintBar(QPainter& painter, const QRect& place, const TokenBar& 
     painter.drawLine(QPointF(across(m_list.mean), place.top()), QPointF(across(m_list.mean), place.bottom()));
   }
   painter.setPen(text);
-  const QRect end(place.right() - numbers, place.top(), numbers - kTokenGap, place.height());
-  painter.drawText(end, Qt::AlignLeft | Qt::AlignVCenter, value);
-  if (!counted) return;
+  const QRect end(place.right() + 1 - numbers + kTokenGap, place.top(), numbers - 2 * kTokenGap, place.height());
+  painter.drawText(end, Qt::AlignLeft | Qt::AlignVCenter, valueOf(bar));
   painter.setPen(bar.isRare() ? text : mutedTextColour(palette()));
-  painter.drawText(end, Qt::AlignRight | Qt::AlignVCenter, count);
+  painter.drawText(end, Qt::AlignRight | Qt::AlignVCenter, countOf(bar));
 }
 
 void TokenBars::paintEvent(QPaintEvent* /*event*/) {

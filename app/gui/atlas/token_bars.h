@@ -19,7 +19,7 @@ struct TokenBar {
   double gate = 0;    ///< exp(mean log f)
   double resets = 0;  ///< share of positions with f < 1/2
   std::int64_t count = 0;
-  bool discovered = false;
+  bool discovered = false;  ///< its mean log f is beyond chance; false where the bars are of something else
   [[nodiscard]] bool isRare() const { return count < kFewestReadings; }
 };
 
@@ -32,7 +32,8 @@ struct TokenList {
   bool hasDiscoveries = false;
 };
 
-/// Tokens as bars with their counts, as many as scrolling reaches; only those in sight are painted. A click or Return
+/// Tokens as bars with their counts, as many as scrolling reaches; only those in sight are painted. In a narrow list
+/// tokens and bars give way, and all numbers stay. A click or Return
 /// chooses one.
 class TokenBars : public RowList {
   Q_OBJECT
@@ -46,6 +47,8 @@ class TokenBars : public RowList {
   [[nodiscard]] QSize minimumSizeHint() const override;
   /// Pixels that the title takes, which has two lines at most. Its tooltip is the whole.
   [[nodiscard]] int headingHeight() const { return titleHeight(); }
+  /// The title in one line, or in two of which the second is shortened.
+  [[nodiscard]] QStringList titleLines() const;
   /// The value of a bar as it is written, and the pixels that all of them have room in.
   [[nodiscard]] static QString valueOf(const TokenBar& bar);
   [[nodiscard]] int valueRoom() const;
@@ -61,13 +64,17 @@ class TokenBars : public RowList {
   [[nodiscard]] int count() const override { return static_cast<int>(m_list.bars.size()); }
   [[nodiscard]] int rowHeight() const override { return fontMetrics().height() + 3; }
   [[nodiscard]] int titleHeight() const override;
-  [[nodiscard]] QStringList titleLines() const;
   [[nodiscard]] QString wordsOf(int row) const override { return description(row); }
   void choose(int row) override;
+  [[nodiscard]] static QString countOf(const TokenBar& bar);
+  [[nodiscard]] int countRoom() const;
+  [[nodiscard]] int tokenRoom(int width) const;
+  [[nodiscard]] int barRoom(int width) const;
   void paintBar(QPainter& painter, const QRect& place, const TokenBar& bar) const;
 
   TokenList m_list;
   QString m_longestValue;
+  QString m_longestCount;
 };
 
 }  // namespace foxscope::gui::atlas

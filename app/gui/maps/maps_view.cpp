@@ -10,6 +10,9 @@
 #include <QKeyEvent>
 #include <QMenu>
 #include <QPainter>
+#include <QStyleOption>
+#include <QStylePainter>
+#include <QToolButton>
 #include <QVBoxLayout>
 
 #include "app/gui/maps/header_button.h"
@@ -62,6 +65,25 @@ class Segments : public QWidget {
 
  private:
   QHBoxLayout* m_row;
+};
+
+/// A button that gives up its words before its bar is wider than the maps.
+class BarButton : public QToolButton {
+ public:
+  BarButton() { setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed); }
+  [[nodiscard]] QSize minimumSizeHint() const override {
+    const int high = sizeHint().height();
+    return {std::min(high, sizeHint().width()), high};
+  }
+
+ protected:
+  void paintEvent(QPaintEvent* /*event*/) override {
+    QStylePainter painter(this);
+    QStyleOptionToolButton option;
+    initStyleOption(&option);
+    if (width() < sizeHint().width()) option.toolButtonStyle = Qt::ToolButtonIconOnly;
+    painter.drawComplexControl(QStyle::CC_ToolButton, option);
+  }
 };
 
 }  // namespace
@@ -335,7 +357,7 @@ void MapsView::makeBar() {
     // The button's text; the command's own is longer.
     action->setIconText(text);
     action->setIcon(themedIcon(icon));
-    auto* button = new QToolButton;
+    auto* button = new BarButton;
     button->setDefaultAction(action);
     button->setAutoRaise(true);
     button->setToolButtonStyle(words == Words::shown ? Qt::ToolButtonTextBesideIcon : Qt::ToolButtonIconOnly);

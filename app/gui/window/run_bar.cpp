@@ -28,6 +28,7 @@ namespace {
 constexpr int kMostTokens = 100'000'000;
 constexpr int kProgressSteps = 1000;
 constexpr int kTextInCharacters = 40;
+constexpr int kLeastTextInCharacters = 12;
 constexpr int kProgressInCharacters = 16;    // at least; its tooltip has all of its words
 constexpr const char* kRunProperty = "run";  // of a chip
 constexpr const char* kColourProperty = "colour";
@@ -54,6 +55,24 @@ int nameWidth(int room, int chips, const QFontMetrics& metrics) {
   const int share = room / metrics.averageCharWidth() / chips - kAround;
   return std::clamp(share, kShortName, kLongName) * metrics.averageCharWidth();
 }
+
+/// What is read, without its middle where there is little room.
+class RunText : public QLabel {
+ public:
+  RunText() { setTextFormat(Qt::PlainText); }
+  [[nodiscard]] QSize minimumSizeHint() const override {
+    const QSize least = QLabel::minimumSizeHint();
+    return {std::min(least.width(), kLeastTextInCharacters * fontMetrics().averageCharWidth()), least.height()};
+  }
+
+ protected:
+  void paintEvent(QPaintEvent* /*event*/) override {
+    QPainter painter(this);
+    painter.setPen(palette().color(foregroundRole()));
+    painter.drawText(rect(), Qt::AlignLeft | Qt::AlignVCenter,
+                     fontMetrics().elidedText(text(), Qt::ElideMiddle, width()));
+  }
+};
 
 }  // namespace
 
@@ -103,8 +122,7 @@ RunBar::RunBar(RunList& runs, ModelRuns& modelRuns, const RunNumbers& numbers, Q
   m_chips = new QHBoxLayout;
   m_chips->setSpacing(4);
   layout->addLayout(m_chips);
-  m_text = new QLabel;
-  m_text->setTextFormat(Qt::PlainText);
+  m_text = new RunText;
   layout->addWidget(m_text);
   m_limit = new QSpinBox;
   m_limit->setRange(0, kMostTokens);

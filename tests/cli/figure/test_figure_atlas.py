@@ -503,6 +503,23 @@ class AtlasFigureTest(AtlasFigures):
                      "--colour-by", "gate_medium")
         self.refuses(2, "no head 9:0: layers are 0 to 7, heads 0 to 3", "scatter", "--heads", "9:0")
 
+    def test_scatter_with_ends_of_colours(self):
+        def colours(*arguments):
+            drawn = self.draw("scatter", "--names", 0, *arguments, ending="svg").read_text()
+            return set(re.findall('fill="(#[0-9a-f]{6})"', drawn)) - {"#000000", "#ffffff"}
+        layers = colours("--colour-by", "layer")
+        self.assertEqual(len(layers), 8)
+        self.assertEqual(colours("--colour-by", "layer", "--colour-limits", "0:7"), layers)
+        # On a scale twice as long every other layer has the colour of the layer half as deep.
+        self.assertEqual(len(colours("--colour-by", "layer", "--colour-limits", "0:14") & layers), 4)
+        words = self.words("scatter", "--colour-by", "gate_median", "--colour-scale", "linear", "--colour-limits", "0:300",
+                           "--names", 0)
+        self.assertIn("300", words)
+        self.refuses(2, "--colour-limits: labels have no ends: use --colour-by layer, or a statistic", "scatter",
+                     "--colour-by", "label", "--colour-limits", "0:7")
+        self.refuses(2, "--colour-limits 0: logarithmic colours begin above 0", "scatter", "--colour-by",
+                     "rate_decay_time", "--colour-scale", "log", "--colour-limits", "0:7")
+
     def test_sizes(self):
         for kind in ["tokens", "passages", "resets", "similarity", "gates", "scatter"]:
             with self.subTest(kind):

@@ -10,6 +10,8 @@
 #include <QDir>
 #include <QFile>
 #include <QHelpEvent>
+#include <QJsonDocument>
+#include <QJsonObject>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -51,6 +53,8 @@ class AtlasTest : public QObject {
   void headsAreComparedWithTheFirstModel();
   void whatIsSeenIsExported();
   void tokensAreThoseOfTheFile();
+  void aNarrowListKeepsItsCounts();
+  void discoveriesAreOfLogGatesAlone();
   void rareTokensAreAskedFor();
   void resetsStandAgainstChance();
   void histogramsHoldEveryPosition();
@@ -111,8 +115,9 @@ void drawAround(QWidget* plot, const QRectF& around) {
   QTest::mouseRelease(plot, Qt::LeftButton, {}, corners.back().toPoint());
 }
 
-/// Evaluates models, which are called fox and transformer, on ten windows of the sample text.
-std::optional<Atlas> makeAtlas(const QString& file, const QStringList& models, std::int64_t length) {
+/// Evaluates models, which are called fox and transformer, on ten windows of the sample text, or of another.
+std::optional<Atlas> makeAtlas(const QString& file, const QStringList& models, std::int64_t length,
+                               const QString& corpus = sampleText()) {
   const Engine engine;
   AtlasRequest request;
   for (const QString& model : models) {
@@ -122,7 +127,7 @@ std::optional<Atlas> makeAtlas(const QString& file, const QStringList& models, s
     request.models.push_back(engine.open(wanted));
   }
   EvaluationInput input;
-  input.corpus = sampleText().toStdString();
+  input.corpus = corpus.toStdString();
   input.windows.length = length;
   input.windows.windows = 10;
   request.inputs = {input};
@@ -301,6 +306,7 @@ void AtlasTest::whatIsSeenIsExported() {
   QCOMPARE(panel(0).text("x-scale"), std::string("linear"));
   QCOMPARE(panel(0).text("colour-by"), std::string("gate_median"));
   QCOMPARE(panel(0).list("heads"), (std::vector<std::string>{"0:3", "2:1", "4:1"}));
+  QVERIFY(!panel(0).text("colour-limits").empty());
   QCOMPARE(draw(0).count("chosen"), 3);
   // However many rows are in sight, a page has room for what is drawn.
   const QSize before = shown.view.size();
@@ -447,6 +453,90 @@ void AtlasTest::tokensAreThoseOfTheFile() {
     QCOMPARE(QToolTip::text(), list.title);
     QToolTip::hideText();
   }
+}
+
+// A list as narrow as its page may make it still shows how often tokens were read, and its whole title.
+void AtlasTest::aNarrowListKeepsItsCounts() {
+  ShownAtlas shown({m_file});
+  QVERIFY(shown.settle());
+  const atlas::TokenList& list = shown.page().forgets().list();
+  const auto picture = [&](std::int64_t count) {
+    atlas::TokenList counted = list;
+    for (atlas::TokenBar& bar : counted.bars) bar.count = count;
+    atlas::TokenBars bars;
+    bars.setList(counted);
+    bars.resize(bars.minimumSizeHint());
+    return bars.grab().toImage();
+  };
+  QVERIFY(picture(4126) == picture(4126));
+  QVERIFY(picture(4126) != picture(4127));
+  for (const char* measure : {"by mean log f", "by share of resets"}) {
+    shown.page().measure().setCurrentText(measure);
+    QVERIFY(shown.settle());
+    for (const atlas::TokenBars* bars : {&shown.page().forgets(), &shown.page().keeps()}) {
+      atlas::TokenBars narrow;
+      narrow.setList(bars->list());
+      narrow.resize(narrow.minimumSizeHint());
+      narrow.show();
+      QCOMPARE(narrow.titleLines().join(QString()), bars->list().title);
+    }
+  }
+  // Both lists leave out the same tokens, which one line above them says.
+  const auto labels = shown.page().findChildren<QLabel*>();
+  QCOMPARE(std::ranges::count_if(labels, [](const QLabel* label) { return label->text().contains("more were read"); }),
+           1);
+}
+
+// `discovered` is of a token's mean log f, in the file: another order has no dots, and no legend of them.
+void AtlasTest::discoveriesAreOfLogGatesAlone() {
+  // Chance is known over several documents.
+  QFile sample(sampleText());
+  QVERIFY(sample.open(QIODevice::ReadOnly));
+  const QString text = QString::fromUtf8(sample.readAll());
+  QByteArray documents;
+  constexpr qsizetype kDocument = 1500;
+  for (qsizetype begin = 0; begin + kDocument <= std::min<qsizetype>(text.size(), 20 * kDocument); begin += kDocument) {
+    documents += QJsonDocument(QJsonObject{{"text", text.mid(begin, kDocument)}}).toJson(QJsonDocument::Compact) + '\n';
+  }
+  const QString file = m_folder.path("documents.h5");
+  const auto made = makeAtlas(file, {foxModel()}, 256, m_folder.write("documents.jsonl", documents));
+  QVERIFY(made);
+  ShownAtlas shown({file});
+  QVERIFY(shown.settle());
+  const auto hasLegend = [&] {
+    const auto labels = shown.page().findChildren<QLabel*>();
+    return std::ranges::any_of(labels, [](const QLabel* label) { return label->text().contains("•"); });
+  };
+  const auto dots = [&] {
+    return std::ranges::count_if(shown.page().forgets().list().bars, [](const atlas::TokenBar& bar) {
+      return atlas::TokenBars::valueOf(bar).contains("•");
+    });
+  };
+  const std::vector<std::int32_t> ids = atlas_tokens(made->models[0].sums);
+  const std::vector<std::int32_t> found = atlas_token_discoveries(made->models[0], ids);
+  const auto counts = made->models[0].sums.at(AtlasSum::token_count);
+  const auto discoveries = [&](std::size_t head) {
+    std::ptrdiff_t number = 0;
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      const bool often = counts[static_cast<std::size_t>(ids[n])] >= kFewestReadings;
+      number += often && found[head * ids.size() + n] != 0 ? 1 : 0;
+    }
+    return number;
+  };
+  std::size_t head = 0;
+  while (head < 32 && discoveries(head) == 0) ++head;
+  QVERIFY(head < 32);
+  shown.pane().setHead(head);
+  QVERIFY(shown.settle());
+  QCOMPARE(dots(), discoveries(head));
+  QVERIFY(hasLegend());
+  QVERIFY(shown.page().forgets().description(0).contains("log f beyond chance") ||
+          shown.page().forgets().description(0).contains("log f not beyond chance"));
+  shown.page().measure().setCurrentIndex(1);
+  QVERIFY(shown.settle());
+  QCOMPARE(dots(), 0);
+  QVERIFY(!hasLegend());
+  QVERIFY(!shown.page().forgets().description(0).contains("chance"));
 }
 
 void AtlasTest::rareTokensAreAskedFor() {
@@ -711,6 +801,18 @@ void AtlasTest::twoModelsShareTheirAxes() {
   const atlas::ScatterContent& right = view.pane(1).scatter().content();
   QCOMPARE(left.x.limits.lower, right.x.limits.lower);
   QCOMPARE(left.y.limits.upper, right.y.limits.upper);
+  // An export has them beside each other too, each row from left to right.
+  const ShownPanels panels = view.shownPanels();
+  QCOMPARE(panels.size(), 2U);
+  for (const std::vector<figure::FigurePart>& row : panels) {
+    QCOMPARE(row.size(), 2U);
+    for (const int number : {0, 1}) {
+      QCOMPARE(QString::fromStdString(row[static_cast<std::size_t>(number)].spec.text("model")),
+               view.pane(number).model().name());
+    }
+    QCOMPARE(row[0].spec.kind, row[1].spec.kind);
+    QCOMPARE(row[0].spec.text("colour-limits"), row[1].spec.text("colour-limits"));
+  }
   beside.setCurrentIndex(0);
   emit beside.activated(0);
   QCOMPARE(view.shown(), 1);

@@ -130,6 +130,7 @@ class ExportTest : public QObject {
   void theCommandIsCopied();
   void runsInNoFileAreMadeByTheCommand();
   void anAtlasIsExportedByTheSameForm();
+  void modelsAreExportedBesideEachOther();
   void whereThereIsNoCommandTheReasonIsTold();
   void sizesAreRemembered();
   void everyVenueHasItsWidth();
@@ -464,6 +465,31 @@ void ExportTest::anAtlasIsExportedByTheSameForm() {
   QCOMPARE(inShell(exporting.dialog->command(exporting.test.folder.path("command.svg"))), QString());
   const QByteArray drawn = contentOf(exporting.test.folder.path("command.svg"));
   QCOMPARE(withoutCommand(drawn), withoutCommand(scatter));
+}
+
+void ExportTest::modelsAreExportedBesideEachOther() {
+  Exporting exporting;
+  const QString atlas = exporting.test.folder.path("two.h5");
+  QVERIFY(makeAtlas(atlas, {foxModel(), transformerModel()}));
+  exporting.test.document().open({atlas});
+  QVERIFY(exporting.test.settle());
+  AtlasView& view = exporting.test.window.evaluations().atlas();
+  QComboBox& beside = view.model(1);
+  beside.setCurrentIndex(beside.findText("transformer-pro-12m"));
+  emit beside.activated(beside.currentIndex());
+  for (const int number : {0, 1}) view.pane(number).maps().setCurrentIndex(1);
+  QVERIFY(exporting.test.settle());
+  exporting.show();
+  QVERIFY(exporting.chooseFigure("atlas as shown"));
+  exporting.chooseKind(Kind::svg);
+  const QByteArray page = exporting.written(exporting.test.folder.path("page.svg"));
+  QVERIFY(!page.isEmpty());
+  exporting.dialog->writeSpec(exporting.test.folder.path("page.json"));
+  QVERIFY(waitUntilIdle(exporting.test.document()));
+  QCOMPARE(inShell(QStringLiteral("cd '%1' && foxscope -q figure spec page.json two.h5 -o again.svg")
+                       .arg(exporting.test.folder.path("."))),
+           QString());
+  QCOMPARE(curvesOf(contentOf(exporting.test.folder.path("again.svg"))), curvesOf(page));
 }
 
 }  // namespace foxscope::gui::test

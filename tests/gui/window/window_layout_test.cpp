@@ -7,10 +7,12 @@
 #include <QDockWidget>
 #include <QFile>
 #include <QScreen>
+#include <QScrollBar>
 #include <QStatusBar>
 #include <QTest>
 #include <QToolButton>
 
+#include "app/gui/atlas/passage_list.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
@@ -40,11 +42,32 @@ class WindowLayoutTest : public QObject {
   void docksShrinkWithTheWindow();
   void anAtlasBesideARunKeepsItsScatter_data();
   void anAtlasBesideARunKeepsItsScatter();
+  void theNextPassageCanBeChosen_data();
+  void theNextPassageCanBeChosen();
+  void itIsAsNarrowAsASmallScreen();
   void partsComeIntoSightWithoutWideningIt_data();
   void partsComeIntoSightWithoutWideningIt();
   void lightAndDarkAreBothReadable();
   void iconsTakeTheColoursOfTheTheme();
 };
+
+namespace {
+
+/// The window's size, and how small its parts can be.
+QString leastSizes(const MainWindow& window) {
+  QStringList least{QStringLiteral("window %1 x %2").arg(window.width()).arg(window.height())};
+  for (const auto* dock : window.findChildren<QDockWidget*>()) {
+    const QSize hint = dock->minimumSizeHint();
+    if (dock->isVisible()) {
+      least += QStringLiteral("%1 %2 x %3").arg(dock->objectName()).arg(hint.width()).arg(hint.height());
+    }
+  }
+  const QSize centre = window.centralWidget()->minimumSizeHint();
+  least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
+  return least.join(", ");
+}
+
+}  // namespace
 
 void WindowLayoutTest::initTestCase() { useOwnSettings(); }
 
@@ -142,17 +165,7 @@ void WindowLayoutTest::itFitsASmallScreen() {
   test.document().open({source(session)});
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 2U, kPatience);
   QVERIFY(test.settle());
-  const QSize shown = test.window.size();
-  QStringList least{QStringLiteral("window %1 x %2").arg(shown.width()).arg(shown.height())};
-  for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
-    const QSize hint = dock->minimumSizeHint();
-    if (dock->isVisible()) {
-      least += QStringLiteral("%1 %2 x %3").arg(dock->objectName()).arg(hint.width()).arg(hint.height());
-    }
-  }
-  const QSize centre = test.window.centralWidget()->minimumSizeHint();
-  least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
-  QVERIFY2(shown == size, qPrintable(least.join(", ")));
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
   // Every part is inside; the text has a quarter of the width at most, and low windows give curves a third.
   for (auto* part : std::initializer_list<QWidget*>{&test.window.docks().heads(), &test.window.docks().text(),
                                                     &test.window.docks().curves(), &test.window.maps()}) {
@@ -178,7 +191,6 @@ void WindowLayoutTest::itIsNeverLargerThanItsScreen() {
   QCOMPARE(window.size(), QSize(780, 560).expandedTo(window.minimumSizeHint()));
 }
 
-// Docks that were placed in a larger window shrink as the window does, not the maps alone.
 void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter_data() {
   QTest::addColumn<QSize>("size");
   QTest::addColumn<bool>("asTab");
@@ -216,6 +228,77 @@ void WindowLayoutTest::anAtlasBesideARunKeepsItsScatter() {
   QTRY_VERIFY(!pane.pageIsTab() && pane.page().isVisible() && pane.maps().currentWidget()->isVisible());
 }
 
+void WindowLayoutTest::theNextPassageCanBeChosen_data() {
+  QTest::addColumn<QSize>("size");
+  QTest::newRow("small") << QSize(1000, 700);
+  QTest::newRow("large") << QSize(1500, 950);
+}
+
+// Opening a passage puts the atlas under its maps: the list still has rows, and the opened one is among them.
+void WindowLayoutTest::theNextPassageCanBeChosen() {
+  QFETCH(const QSize, size);
+  Window test(source("resources/demo.json"), size);
+  const QString file = test.folder.path("atlas.h5");
+  QVERIFY(makeAtlas(file, {foxModel(), transformerModel()}));
+  test.document().open({file, foxModel()});
+  QVERIFY(test.settle());
+  atlas::ModelPane& pane = test.window.evaluations().atlas().pane(0);
+  if (pane.pageIsTab()) pane.maps().setCurrentIndex(pane.maps().count() - 1);
+  pane.page().tabs().setCurrentIndex(atlas::HeadPage::kPassages);
+  QVERIFY(test.settle());
+  atlas::PassageList& list = pane.page().passages();
+  const int last = static_cast<int>(list.answer().rows.size()) - 1;
+  QVERIFY(last >= 3);
+  QCOMPARE(list.openedRow(), -1);
+  for (const int row : {1, 2, last}) {
+    if (row == last) list.verticalScrollBar()->setValue(list.verticalScrollBar()->maximum());
+    QVERIFY(list.viewport()->rect().contains(list.place(row)));
+    QTest::mouseMove(list.viewport(), list.place(row).center());
+    QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.place(row).center());
+    QTRY_COMPARE_WITH_TIMEOUT(list.openedRow(), row, kPatience);
+    QVERIFY(test.settle());
+    QCoreApplication::processEvents();
+    QCOMPARE(test.window.size(), size);
+    QVERIFY2(list.viewport()->height() >= 3 * list.place(0).height(),
+             qPrintable(QStringLiteral("%1 of %2").arg(list.viewport()->height()).arg(list.place(0).height())));
+    QVERIFY(list.viewport()->rect().contains(list.place(row)));
+    // It alone is marked.
+    const QImage seen = list.viewport()->grab().toImage();
+    for (int other = 0; other <= last; ++other) {
+      const QPoint edge = list.place(other).topLeft() + QPoint(1, list.place(other).height() / 2);
+      if (!seen.rect().contains(edge)) continue;
+      QCOMPARE(seen.pixelColor(edge) == list.palette().color(QPalette::Highlight), other == row);
+    }
+  }
+  // Without its run it is opened no more.
+  while (!test.document().runs().empty()) test.document().runs().removeRun(test.document().runs().front().id);
+  QTRY_COMPARE(list.openedRow(), -1);
+}
+
+// 800 x 600: nothing lies outside of it, whatever is open.
+void WindowLayoutTest::itIsAsNarrowAsASmallScreen() {
+  const QSize size(800, 600);
+  Window test(source("resources/demo.json"), size);
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  const QString file = test.folder.path("atlas.h5");
+  QVERIFY(makeAtlas(file, {foxModel(), transformerModel()}));
+  test.document().open({file});
+  QVERIFY(test.settle());
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  test.document().open({foxModel()});
+  QVERIFY(test.settle());
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  QVERIFY(test.run(64));
+  QCoreApplication::processEvents();
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+  // The bar names the text of the runs and the one that is run next, both as long as they are.
+  test.document().modelRuns().setText({{}, "Another text.", false, QString(60, 'n')}, 0);
+  QVERIFY(test.settle());
+  QCoreApplication::processEvents();
+  QVERIFY2(test.window.size() == size, qPrintable(leastSizes(test.window)));
+}
+
+// Docks that were placed in a larger window shrink as the window does, not the maps alone.
 void WindowLayoutTest::docksShrinkWithTheWindow() {
   QByteArray state;
   double curves = 0;

@@ -1,6 +1,7 @@
 #include "tests/gui/window/window_shown.h"
 
 #include <QApplication>
+#include <QFileInfo>
 #include <QTemporaryDir>
 
 #include "app/gui/views/theme.h"
@@ -17,12 +18,14 @@ void useOwnSettings() {
   QApplication::setPalette(lightPalette());
 }
 
-bool makeAtlas(const QString& path) {
-  ModelRequest model;
-  model.name = "fox";
-  model.model = foxModel().toStdString();
+bool makeAtlas(const QString& path, const QStringList& models) {
   AtlasRequest request;
-  request.models.push_back(Engine().open(model));
+  for (const QString& folder : models) {
+    ModelRequest model;
+    model.name = folder == models.front() ? "fox" : QFileInfo(folder).fileName().toStdString();
+    model.model = folder.toStdString();
+    request.models.push_back(Engine().open(model));
+  }
   EvaluationInput input;
   input.corpus = sampleText().toStdString();
   input.windows.length = 128;

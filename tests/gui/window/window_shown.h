@@ -31,8 +31,9 @@ struct Window {
   bool said(const QString& words) { return window.messages().join('\n').contains(words); }
 };
 
-/// Writes an atlas of the FoX demo model, without sampled rows, into a file. @returns whether it is there
-bool makeAtlas(const QString& path);
+/// Writes an atlas of demo models, without sampled rows, into a file; the first is called fox. @returns whether it is
+/// there
+bool makeAtlas(const QString& path, const QStringList& models = {foxModel()});
 
 /// Settings go to a folder of their own, and colours are light.
 void useOwnSettings();

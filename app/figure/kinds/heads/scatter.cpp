@@ -23,6 +23,8 @@
 namespace foxscope::figure {
 namespace {
 
+constexpr double kMostLayer = 1e6;  ///< of the ends of colours
+
 constexpr double kLogarithmicFrom = 50;  ///< ratio of the largest number to the smallest
 constexpr double kRoomBeyond = 0.06;     ///< of an axis, so that no point lies on the frame
 constexpr const char* kReach = "d90_without_first";
@@ -162,8 +164,10 @@ std::vector<Curve> curvesByLabel(const std::vector<std::optional<HeadLabel>>& la
   return curves;
 }
 
-std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<ScatterPoint>& points,
-                                 std::vector<std::size_t>& curveOf) {
+std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const ScatterOptions& options,
+                                 const std::vector<ScatterPoint>& points, std::vector<std::size_t>& curveOf) {
+  const int first = static_cast<int>(std::clamp(options.colourLower.value_or(0), 0.0, kMostLayer));
+  const int last = static_cast<int>(std::clamp(options.colourUpper.value_or(model.info.layers - 1), 0.0, kMostLayer));
   std::vector<Curve> curves(static_cast<std::size_t>(model.info.layers));
   std::vector<bool> drawn(curves.size());
   for (const ScatterPoint& point : points) drawn[point.head / static_cast<std::size_t>(model.info.heads)] = true;
@@ -174,7 +178,7 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
     Curve& curve = curves[index_of(layer)];
     if (drawn[index_of(layer)] && place++ % step == 0) curve.name = fmt::format("layer {}", layer);
     curve.series = fmt::format("layer {}", layer);
-    curve.ownColour = layerColour(layer, model.info.layers);
+    curve.ownColour = layerColour(std::clamp(layer, first, std::max(first, last)) - first, last - first + 1);
   }
   for (const ScatterPoint& point : points)
     curveOf[point.head] = point.head / static_cast<std::size_t>(model.info.heads);
@@ -183,7 +187,8 @@ std::vector<Curve> curvesByLayer(const EvaluatedHeads& model, const std::vector<
 
 /// The colours of a number over the heads that are drawn: diverging around 0 where it has both signs.
 ScaledColours coloursOf(const HeadArray& number, const std::vector<ScatterPoint>& points,
-                        const std::optional<AxisScale>& chosen) {
+                        const ScatterOptions& options) {
+  const std::optional<AxisScale>& chosen = options.colourScale;
   std::vector<double> values;
   for (const ScatterPoint& point : points) {
     if (holds(chosen, number.value[point.head])) values.push_back(number.value[point.head]);
@@ -192,8 +197,13 @@ ScaledColours coloursOf(const HeadArray& number, const std::vector<ScatterPoint>
   colours.map = &viridis();
   colours.label = axisOf(number);
   if (values.empty()) return colours;
-  const auto [lowest, highest] = std::ranges::minmax(values);
-  if (scaleOf(values, chosen) == AxisScale::logarithmic) colours.scale = ColourScale::logarithmic;
+  const auto [least, most] = std::ranges::minmax(values);
+  const double lowest = options.colourLower.value_or(least);
+  const double highest = options.colourUpper.value_or(most);
+  if (scaleOf(values, chosen) == AxisScale::logarithmic) {
+    colours.scale = ColourScale::logarithmic;
+    if (lowest <= 0) throw UsageError(fmt::format("--colour-limits {}: logarithmic colours begin above 0", lowest));
+  }
   if (lowest < 0 && highest > 0) {
     colours.map = &diverging();
     colours.upper = std::max(-lowest, highest);
@@ -282,22 +292,26 @@ DrawnFigure drawScatter(const EvaluatedHeads& model, const ScatterOptions& optio
                                       left, heads, x.name, y.name, above ? "above 0 on a logarithmic axis" : "finite"));
   }
   const auto labels = labelsOf(model);
+  const std::string colourBy = options.colourBy.empty() ? labels ? "label" : "layer" : options.colourBy;
+  if (colourBy == "label" && (options.colourLower || options.colourUpper)) {
+    throw UsageError("--colour-limits: labels have no ends: use --colour-by layer, or a statistic");
+  }
   if (options.colourBy == "label" && !labels) {
     throw Error(fmt::format("model '{}': labels are not known: use --colour-by layer", model.info.name));
   }
-  const std::string colourBy = options.colourBy.empty() ? labels ? "label" : "layer" : options.colourBy;
   const bool byNumber = colourBy != "label" && colourBy != "layer";
   std::vector<std::size_t> curveOf(model.head_count());
   CurvePlot plot;
   ScaledColours colours;
   if (byNumber) {
     const HeadArray number = statistic(model, "--colour-by", colourBy, "");
-    colours = coloursOf(number, points, options.colourScale);
+    colours = coloursOf(number, points, options);
     const bool logarithmic = colours.scale == ColourScale::logarithmic;
     plot.curves =
         curvesByNumber(number, colours, logarithmic ? AxisScale::logarithmic : AxisScale::linear, points, curveOf);
   } else {
-    plot.curves = colourBy == "label" ? curvesByLabel(*labels, points, curveOf) : curvesByLayer(model, points, curveOf);
+    plot.curves =
+        colourBy == "label" ? curvesByLabel(*labels, points, curveOf) : curvesByLayer(model, options, points, curveOf);
   }
   std::vector<std::size_t> marked;
   for (const HeadIndex& head : options.marked) marked.push_back(placeOf(model, head));
@@ -351,6 +365,11 @@ std::optional<DrawnFigure> drawScatter(FigureRequest& request) {
   const CurveChoice axes = curvesOf(spec);
   options.xLimits = axes.xLimits;
   options.yLimits = axes.yLimits;
+  if (spec.has("colour-limits")) {
+    const auto [lower, upper] = parseOpenLimits("--colour-limits", spec.text("colour-limits"));
+    options.colourLower = lower;
+    options.colourUpper = upper;
+  }
   for (const std::string& head : spec.list("heads")) options.marked.push_back(parseHead("--heads", head));
   if (const auto names = integerOf(spec, "names")) {
     if (*names < 0 || *names > kMostNames) {

@@ -23,6 +23,9 @@ struct ScatterOptions {
   std::optional<AxisScale> colourScale = {};
   std::optional<AxisLimits> xLimits = {};  ///< absent: around all heads
   std::optional<AxisLimits> yLimits = {};
+  /// Ends of the colours of layers or of a number; absent: those of the heads that are drawn
+  std::optional<double> colourLower = {};
+  std::optional<double> colourUpper = {};
   std::size_t names = 2;               ///< heads that are named at each end of each axis
   std::vector<HeadIndex> marked = {};  ///< heads that are ringed and named
   bool modelNamed = false;             ///< above the points

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kBetween = 4;  ///< logical pixels
 constexpr QSize kLeastPane(150, 130);
+constexpr int kLeastStrip = 112;  ///< height of a strip, which fills its pane and needs no square
 
 }  // namespace
 
@@ -41,7 +42,8 @@ QSize PaneGrid::minimumSizeHint() const {
   const bool beside = m_count == 2 && !areStrips() && width() >= 2 * kLeastPane.width() + kBetween;
   const int columns = m_count > 2 ? 2 : 1;
   const int rows = m_count > 1 && !beside ? 2 : 1;
-  return {columns * kLeastPane.width() + (columns - 1) * kBetween, rows * kLeastPane.height() + (rows - 1) * kBetween};
+  const int height = areStrips() ? kLeastStrip : kLeastPane.height();
+  return {columns * kLeastPane.width() + (columns - 1) * kBetween, rows * height + (rows - 1) * kBetween};
 }
 
 void PaneGrid::resizeEvent(QResizeEvent* /*event*/) { place(); }

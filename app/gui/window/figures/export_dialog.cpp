@@ -148,8 +148,8 @@ FigureOffer offerOf(const ShownMap& shown) {
 /// A page of several panels offers a title and letters: the other choices are those of each panel.
 FigureOffer offerOf(const ShownPanels& panels) {
   FigureOffer offer;
-  offer.letters = panels.size() > 1;
-  if (panels.size() > 1) return offer;
+  offer.letters = !areOne(panels);
+  if (offer.letters) return offer;
   const figure::FigureKind& kind = *figure::findFigureKind(panels[0][0].spec.kind);
   offer.legend = kind.takes("legend-at");
   offer.axes = kind.takes("x-limits");
@@ -419,7 +419,7 @@ figure::FigureFormat ExportDialog::format() const {
 
 ShownPanels ExportDialog::chosenPanels() const {
   ShownPanels panels = m_panels;
-  if (panels.size() > 1) return panels;
+  if (!areOne(panels)) return panels;
   figure::FigureSpec& spec = panels[0][0].spec;
   const auto setLimits = [&](const char* option, const std::optional<figure::AxisLimits>& limits) {
     if (!limits) return;
@@ -434,7 +434,7 @@ ShownPanels ExportDialog::chosenPanels() const {
 DrawPage ExportDialog::panelsPage(const QString& output) const {
   const ShownPanels panels = chosenPanels();
   figure::FigureStyle chosen = style();
-  if (!output.isEmpty() && panels.size() == 1) {
+  if (!output.isEmpty() && areOne(panels)) {
     chosen.command = panelCommand(panels[0][0], chosen, output.toStdString(), figure::Folders::leftOut);
   }
   return [panels, chosen](const figure::FigureFormat& format, const Job& job) -> std::optional<std::string> {
@@ -587,9 +587,9 @@ QString ExportDialog::commandNote() const {
     case Source::curves:
       return tr("No command draws curves as they are on the screen; the figures of the list have one.");
     case Source::panels:
-      return m_panels.size() == 1 ? QString()
-                                  : tr("No command draws several figures on one page: a spec does, which the button "
-                                       "below writes.");
+      return areOne(m_panels) ? QString()
+                              : tr("No command draws several figures on one page: a spec does, which the button "
+                                   "below writes.");
     case Source::window:
       return tr("No command draws the window; the figures of the list have one.");
     case Source::figures:

@@ -22,7 +22,7 @@ figure::FigureSpec withStyle(const figure::FigurePart& panel, const figure::Figu
 
 std::optional<figure::DrawnFigure> drawPanels(const ShownPanels& panels, const figure::FigureStyle& style,
                                               const Job& job) {
-  if (panels.size() == 1) {
+  if (areOne(panels)) {
     const figure::FigurePart& panel = panels[0][0];
     const figure::FigureSources sources{.files = panel.files};
     figure::FigureRequest request{panel.spec, sources, style, job};
@@ -46,17 +46,21 @@ std::string panelCommand(const figure::FigurePart& panel, const figure::FigureSt
 }
 
 std::string panelsSpec(const ShownPanels& panels, const figure::FigureStyle& style, const QString& path) {
-  if (panels.size() == 1) return withStyle(panels[0][0], style).text();
+  if (areOne(panels)) return withStyle(panels[0][0], style).text();
   figure::FigureParts parts{{"panels"}, panels};
   addStyle(figure::pageKind(), style, parts.page);
   const std::vector<std::string>& first = panels[0][0].files;
-  const bool oneFile = std::ranges::all_of(panels, [&](const auto& row) { return row[0].files == first; });
+  const bool oneFile = std::ranges::all_of(panels, [&](const auto& row) {
+    return std::ranges::all_of(row, [&](const figure::FigurePart& panel) { return panel.files == first; });
+  });
   const QDir folder = QFileInfo(path).absoluteDir();
   for (auto& row : parts.rows) {
-    if (oneFile) row[0].files.clear();
-    for (std::string& file : row[0].files) {
-      if (agent::is_remote(file)) continue;
-      file = folder.relativeFilePath(QFileInfo(QString::fromStdString(file)).absoluteFilePath()).toStdString();
+    for (figure::FigurePart& panel : row) {
+      if (oneFile) panel.files.clear();
+      for (std::string& file : panel.files) {
+        if (agent::is_remote(file)) continue;
+        file = folder.relativeFilePath(QFileInfo(QString::fromStdString(file)).absoluteFilePath()).toStdString();
+      }
     }
   }
   return parts.text();

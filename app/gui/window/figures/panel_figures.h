@@ -10,6 +10,9 @@
 
 namespace foxscope::gui {
 
+/// Whether the panels are one, which is a figure with a command.
+inline bool areOne(const ShownPanels& panels) { return panels.size() == 1 && panels[0].size() == 1; }
+
 /// Draws panels on a page, or one alone as the figure that it is.
 /// @param panels  not empty
 /// @returns nothing if the job was stopped. @throws as figure::drawParts
