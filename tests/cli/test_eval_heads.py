@@ -107,6 +107,7 @@ class EvalHeadsTest(CommandLineTest):
             (model / file.name).symlink_to(file)
         self.write("escaping/tokenizer_config.json", json.dumps({"tokenizer_class": "JSONGPT2Tokenizer"}))
         documents = ["\u201cD\u00e9j\u00e0 vu\u201d, \u00e9crit-il \u2026 \U0001f98a\n\n\"\u4e2d\u6587\" " * 6, "\u00e9\u00e8\U0001f98a\n" * 30] * 8
+        documents = [f"{n} {text}" for n, text in enumerate(documents)]  # each its own
         corpus = self.write("corpus.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in documents))
         output = self.folder / "heads.json"
         for seed in ["1", "2"]:
