@@ -513,7 +513,7 @@ void AtlasTest::discoveriesAreOfLogGatesAlone() {
     });
   };
   const std::vector<std::int32_t> ids = atlas_tokens(made->models[0].sums);
-  const std::vector<std::int32_t> found = atlas_token_discoveries(made->models[0], ids);
+  const std::vector<std::int32_t> found = atlas_token_discoveries(tokens_of_heads(made->models[0], ids).p_value);
   const auto counts = made->models[0].sums.at(AtlasSum::token_count);
   const auto discoveries = [&](std::size_t head) {
     std::ptrdiff_t number = 0;
