@@ -285,7 +285,7 @@ class PublishedTest(CommandLineTest):
                   "NAME[:LAYER:HEAD]", "P", "PT", "Q", "Q=A:B", "QUANTITY,...", "RxC", "S", "STATISTIC", "STRING", "T",
                   "TEXT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
                   "max|mean|min|absmax", "auto|linear|log", "auto|above|none", "light|dark", "loss|gate|forget|attention",
-                  "npy|csv|png|svg|pdf", "pdf|svg|png|csv", "E", "gate|time", "auto|head|layer", "label|layer|NAME", "key|distance", "key|distance|auto", "POSITION,...", "viridis|cividis|magma|grey|diverging", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
+                  "npy|csv|png|svg|pdf", "pdf|svg|png|csv", "E", "gate|time|log", "L", "auto|head|layer", "label|layer|NAME", "key|distance", "key|distance|auto", "POSITION,...", "viridis|cividis|magma|grey|diverging", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "compare", "page", "generate"]]
         commands += [["eval", name] for name in ["loss", "heads", "needle", "sweep", "import"]]
         commands += [["figure", name] for name in ["spec", "maps", "grid", "compare", "text", "loss", "perplexity",

@@ -124,7 +124,7 @@ class VerboseTest(CommandLineTest):
                            self.folder / "loss.h5")
         self.assertIn(f"[eval] {corpus}: 2 corpus files, skipped 2 that are hidden or of another kind", lines)
         self.assertRegex(self.line(f"[eval] {corpus}: 2 documents of ", lines),
-                         r"1 of them shorter than a window and skipped; 2 windows of 32 drawn from room for \d+$")
+                         r"1 of them shorter than a window or repeated and skipped; 2 windows of 32 drawn from room for \d+$")
 
     @unittest.skipUnless(DRAWS, "a build without a window")
     def test_the_window_tells_of_jobs_settings_and_sessions(self):
