@@ -405,7 +405,7 @@ class MistakeTest(BadInputTest):
     def test_more_tokens_than_positions(self):
         model = self.copy_of("gpt2")
         (model / "tokenizer.json").write_text(byte_tokenizer())
-        self.windows(numpy.ones((2, 130)))
+        self.windows(numpy.array([[1] * 130, [2] * 130]))
         long = "{} tokens are more than the model has positions for, which is 128: take fewer tokens, or a shorter text"
         self.all_say(2, long.format(130), "loss heads", model=model)
         self.all_say(2, long.format(130), "run surprisal", ["--length", 130], model=model)
