@@ -16,7 +16,7 @@ struct GateBins {
   std::uint8_t first[kSteps] = {};  ///< of the edges, the first beyond 1 + n / 64
 };
 
-/// What the gate of one head is in one window.
+/// The numbers of one head's gate in one window.
 struct GateOfHead {
   static constexpr int kClasses = 12;
   static constexpr int kLevels = 3;
@@ -69,7 +69,7 @@ struct GateSums {
   GateOfHead* of_head = nullptr;      ///< [windows, heads]
   std::int64_t* slot_sums = nullptr;  ///< [slot_count, heads] log f in 2^-17 nats
   std::int64_t slot_count = 0;
-  // What there is already is added to.
+  // The kernels add to these.
   std::int64_t* token_log_gate = nullptr;    ///< [heads, vocabulary] log f in 2^-17 nats
   std::int64_t* token_below_half = nullptr;  ///< [heads, vocabulary] resets
   std::int64_t* histogram = nullptr;         ///< [heads, GateBins::kBins]
@@ -103,7 +103,7 @@ struct GateProducts {
 
 namespace cpu {
 
-/// What cuda::gate_sums does, with the same code: a reference, not a fast way.
+/// Makes what cuda::gate_sums makes, with the same code: a reference, not a fast way.
 void gate_sums(const GateSums& sums, Executor& executor);
 void gate_products(const GateProducts& products, Executor& executor);
 

@@ -54,7 +54,7 @@ FOXSCOPE_BLOCK int count_bits(std::uint32_t bits) {
   return __builtin_popcount(bits);
 #endif
 }
-/// Of a number that is not 0.
+/// @param bits  not 0
 FOXSCOPE_BLOCK int lowest_bit(std::uint32_t bits) {
 #ifdef __CUDA_ARCH__
   return __ffs(static_cast<int>(bits)) - 1;
@@ -98,7 +98,7 @@ FOXSCOPE_BLOCK bool add_limbs(double value, std::int64_t* sum, const Add& add) {
   return true;
 }
 
-/// What the threads of a block share.
+/// The memory that the threads of a block share.
 struct Shared {
   static constexpr int kRanks = GateOfHead::kMostRanks;
   static constexpr int kDigits = 256;

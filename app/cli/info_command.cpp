@@ -27,7 +27,7 @@
 #include "backend/file/run_file.h"
 #include "backend/model/spec/model_family.h"
 #include "backend/model/weights/checkpoint.h"
-#include "backend/trace/recorded.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::cli {
 namespace {

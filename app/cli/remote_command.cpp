@@ -218,7 +218,7 @@ void noteUnsent(SentOutput& output, const std::string& printed) try {
   log_line(LogCategory::file, [&] { return fmt::format("no note beside the output: {}", error.what()); });
 }
 
-/// What the same command printed when it made an output that was not sent.
+/// The lines that the same command printed when it made an output that was not sent.
 /// @returns nothing where there is none
 /// @throws Error for an output of other work, unless it is to be made anew
 std::optional<std::string> printedOfUnsent(const SentOutput& output) {

@@ -52,7 +52,7 @@ std::string held_by_file(const std::filesystem::path& path) {
   if (ending == ".txt" || ending == ".md") return "text";
   if (!is_hdf5(path.string())) return "";
   try {
-    // Of a file that is damaged elsewhere too: who reads it says what is wrong.
+    // The file may be damaged elsewhere too: who reads it says what is wrong.
     if (const std::string content = read_content(path); !content.empty()) {
       return find_invalid_utf8(content) ? "" : content;
     }

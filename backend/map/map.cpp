@@ -20,7 +20,7 @@
 #include "backend/map/map_stages.h"
 #include "backend/map/maps_elsewhere.h"
 #include "backend/trace/mixer_text.h"
-#include "backend/trace/recorded.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope {
 namespace {

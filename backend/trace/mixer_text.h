@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "backend/trace/recorded.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope {
 

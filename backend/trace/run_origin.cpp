@@ -8,14 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "backend/trace/recorded.h"
-
 namespace foxscope {
 namespace {
 
 constexpr const char* kRecordingPage = "docs/python-recording.md";
 
-/// What to do in Python, where the model of a recorded run is.
+/// Says what to do in Python, where the model of a recorded run is.
 std::string recorded_remedy(Keep lacking) {
   const char* const word = word_of(lacking).word;
   const char* const title = word_of(lacking).title;
@@ -56,9 +54,13 @@ bool begins_one_earlier(const Trace& run, const Trace& other) {
 }  // namespace
 
 RunOrigin origin_of(const TraceInfo& info) {
-  if (is_recorded(info)) return RunOrigin::recorded;
-  // Only runs of this program know the checksum of their weights.
+  // foxscope.record says so there, and only runs of this program know the checksum of their weights.
+  if (info.attention_kernel.starts_with("recorded")) return RunOrigin::recorded;
   return info.weights_sha256.empty() ? RunOrigin::other : RunOrigin::program;
+}
+
+bool is_unrecorded(const TraceInfo& info, int layer) {
+  return origin_of(info) == RunOrigin::recorded && !info.mixer(layer).kind().mixes;
 }
 
 std::string keep_remedy(const TraceInfo& info, Keep lacking, const std::string& options) {

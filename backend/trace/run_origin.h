@@ -11,6 +11,8 @@ namespace foxscope {
 enum class RunOrigin { program, recorded, other };
 /// @returns program where nothing says otherwise
 RunOrigin origin_of(const TraceInfo& info);
+/// Whether a layer has no heads because a recorded run did not see its calls. Of other runs it is an MLP or experts.
+bool is_unrecorded(const TraceInfo& info, int layer);
 
 /// Says how a run gets what it did not keep, by who made it: "run again with 'qk' in --keep"; of a recorded run what to
 /// do in Python, or that nothing can be done without its model.

@@ -11,7 +11,6 @@
 #include "backend/text/unicode/utf8.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/mixer_text.h"
-#include "backend/trace/recorded.h"
 #include "backend/trace/row_source.h"
 #include "backend/trace/run_origin.h"
 

@@ -15,7 +15,7 @@
 #include "backend/map/statistics/gate_mean.h"
 #include "backend/map/statistics/head_statistics.h"
 #include "backend/trace/decay_time.h"
-#include "backend/trace/recorded.h"
+#include "backend/trace/run_origin.h"
 
 namespace foxscope::figure {
 namespace {

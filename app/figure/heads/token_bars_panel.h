@@ -22,7 +22,7 @@ struct TokenBar {
   double error = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known
   std::int64_t count = 0;                                   ///< readings that the value is a mean of
   bool certain = true;                                      ///< else it is grey
-  /// What the value would be by chance, and how likely as much is.
+  /// The value by chance, and how likely as much is.
   struct Chance {
     double value = 0;
     double spread = 0;  ///< standard deviation

@@ -222,7 +222,7 @@ void ModelPane::arrange() {
   constexpr double kWide = 1.2;
   constexpr QSize kLeastHalf(300, 280);
   const bool beside = width() >= 2 * kLeastHalf.width();
-  // What stands in the bar of the scatter stands above both halves where the page is no tab.
+  // The scatter's bar stands above both halves where the page is no tab.
   const int bar = pageIsTab() ? m_scatterBar->heightForWidth(width()) : 0;
   const bool above = height() - bar >= 2 * kLeastHalf.height();
   const bool asTab = !beside && !above;

@@ -61,7 +61,7 @@ EvaluationsView::EvaluationsView(EvaluationList& evaluations, RunList& runs, Mod
   m_reading->setTextFormat(Qt::PlainText);
   m_reading->setTextInteractionFlags(Qt::TextSelectableByMouse);
   m_reading->setWordWrap(true);
-  // What is read comes and goes with the mouse: pages keep their height.
+  // Words come and go with the mouse: pages keep their height.
   m_reading->setMinimumHeight(m_reading->fontMetrics().height());
   layout->addWidget(m_reading);
   m_export->setToolTip(tr("Save the figure of these evaluations as PDF, SVG or PNG, as `foxscope figure` draws it"));

@@ -56,7 +56,7 @@ int nameWidth(int room, int chips, const QFontMetrics& metrics) {
   return std::clamp(share, kShortName, kLongName) * metrics.averageCharWidth();
 }
 
-/// What is read, without its middle where there is little room.
+/// Shows a text, without its middle where there is little room.
 class RunText : public QLabel {
  public:
   RunText() { setTextFormat(Qt::PlainText); }

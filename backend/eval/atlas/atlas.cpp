@@ -146,7 +146,7 @@ std::optional<AtlasWork> plan(const OpenedModel& model, const WindowSource& sour
   return planned;
 }
 
-/// What is kept in a second, until it has been measured.
+/// Bytes that are kept in a second, until it has been measured.
 constexpr double kKeptBytesPerSecond = 1e9;
 
 /// The work on one model.

@@ -161,7 +161,7 @@ struct DocumentClass {
 class AtlasSums {
  public:
   explicit AtlasSums(const AtlasShape& shape);
-  /// Of no windows again, in the same memory.
+  /// Makes the sums those of no windows again, in the same memory.
   void clear();
 
   [[nodiscard]] const AtlasShape& shape() const { return shape_; }

@@ -123,7 +123,7 @@ class ResetPlaces {
   std::array<std::size_t, kShifts> shifts_{};
 };
 
-/// What the work on several windows shares.
+/// The parts that work on several windows shares.
 struct WindowsWork {
   const AtlasNumbers& numbers;
   DeviceGates* gates;  ///< null: processors read the gates

@@ -15,7 +15,7 @@
 
 namespace foxscope {
 
-/// What the sums of gates need of a window.
+/// The parts of a window that the sums of gates need.
 struct GateWindow {
   const Trace* run = nullptr;
   const Trace* first = nullptr;               ///< the same window as the first model read it; null: not compared
@@ -54,7 +54,7 @@ class DeviceGates {
   /// @returns false if the job was stopped; then the sums are of no use
   /// @throws Error naming the GPU where it fails
   bool add(std::span<const GateWindow> windows, Team& team);
-  /// Of the windows that were added last.
+  /// The gate of a head in one of the windows that were added last.
   [[nodiscard]] const kernels::GateOfHead& of(std::size_t window, std::size_t head) const;
   /// Log f in kTokenLogGateUnit of the window's tokens with errors, [with_errors, heads].
   [[nodiscard]] std::span<const std::int64_t> token_sums(std::size_t window) const;

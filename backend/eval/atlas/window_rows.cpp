@@ -62,7 +62,7 @@ WindowRows::WindowRows(const RunOnDevice& run, std::int64_t count, std::uint64_t
       heads_(index_of(run->info().layers) * index_of(run->info().heads)) {
   if (count_ == 0) return;
   StatisticsOptions options;
-  options.rows = count_ == run->info().length ? 0 : count_;
+  options.rows = sees_all() ? 0 : count_;
   options.rows_seed = seed_;
   shared_ = std::make_shared<const SharedRows>(shared_rows(*run, options));
 }
@@ -86,7 +86,7 @@ void WindowRows::take(const HeadStatistics& of, const RowSample& sample, const S
 
 bool WindowRows::measure(int layer, int head, const Job& job) {
   if (!run_->has_attention(layer)) return true;
-  if (all_ && count_ == run_->info().length) return measure_all(layer, head, false, job);
+  if (sees_all()) return measure_all(layer, head, job);
   StatisticsOptions options;
   options.events = 0;
   options.with_gates = false;
@@ -99,22 +99,21 @@ bool WindowRows::measure(int layer, int head, const Job& job) {
     };
     if (!layer_statistics(run_, layer, std::span(&head, 1), options, job)) return false;
   }
-  return !all_ || measure_all(layer, head, true, job);
+  return !all_ || measure_all(layer, head, job);
 }
 
-/// @returns false if the job was stopped
-bool WindowRows::measure_all(int layer, int head, bool received_alone, const Job& job) {
+bool WindowRows::measure_all(int layer, int head, const Job& job) {
   constexpr std::int64_t kAtOnce = 256;
   const std::int64_t length = run_->info().length;
   Head& of_head = heads_[index_of(layer) * index_of(run_->info().heads) + index_of(head)];
   std::vector<double> received(index_of(length));
-  if (!received_alone) of_head.masses.resize(masses());
+  if (sees_all()) of_head.masses.resize(masses());
   StatisticsOptions options;
   options.events = 0;
   options.with_gates = false;
   options.take_rows = [&](const HeadStatistics& /*of*/, const RowSample& sample, const SampledRows& rows) {
     for (std::size_t key = 0; key < received.size(); ++key) received[key] += rows.received[key];
-    for (std::size_t n = 0; !received_alone && n < sample.rows.size(); ++n) {
+    for (std::size_t n = 0; sees_all() && n < sample.rows.size(); ++n) {
       // The last row of an odd number stands there twice, and is the same both times.
       const std::int64_t row = sample.rows[n];
       take_row(row, std::span(rows.within).subspan(n * bins_.size(), bins_.size()), index_of(row), of_head);

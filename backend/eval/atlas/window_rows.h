@@ -32,7 +32,7 @@ class WindowRows {
   /// Whether statistics of so many rows are of those that are drawn.
   [[nodiscard]] bool draws(std::int64_t rows) const { return !all_ && rows == count_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
-  /// What the rows of all heads share; null where none are drawn.
+  /// The parts that the rows of all heads share; null where none are looked at.
   [[nodiscard]] const std::shared_ptr<const SharedRows>& shared() const { return shared_; }
 
   /// A row, and what is largest there.
@@ -59,8 +59,11 @@ class WindowRows {
   [[nodiscard]] std::size_t masses() const { return index_of(count_) * bins_.size(); }
 
  private:
-  /// Looks at all rows. @param received_alone  at what keys receive from them alone
-  bool measure_all(int layer, int head, bool received_alone, const Job& job);
+  /// Whether masses are of all rows, not of drawn ones.
+  [[nodiscard]] bool sees_all() const { return count_ == run_->info().length; }
+  /// Sums what keys receive from all rows, and takes all rows where masses are of them.
+  /// @returns false if the job was stopped
+  bool measure_all(int layer, int head, const Job& job);
   void take_row(std::int64_t row, std::span<const double> within, std::size_t place, Head& head) const;
 
   const RunOnDevice& run_;

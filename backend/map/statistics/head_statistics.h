@@ -113,7 +113,7 @@ std::vector<double> channel_log_decays(const HeadOf& head);
 /// channels do not decay each by itself.
 std::vector<double> channel_decay_times(const HeadStatistics& statistics);
 
-/// What the statistics of all heads of a text share.
+/// The parts that the statistics of all heads of a text share.
 struct SharedRows {
   std::optional<RowSample> drawn;              ///< StatisticsOptions::rows; nothing: all rows are measured
   std::vector<std::int64_t> repeat_distances;  ///< of its tokens (sampled_spread.h)

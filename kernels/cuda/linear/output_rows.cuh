@@ -86,7 +86,7 @@ __device__ __forceinline__ float4 times(const float4& x, const float4& y) {
 
 __device__ __forceinline__ float4 times(const float4& x, float y) { return {x.x * y, x.y * y, x.z * y, x.w * y}; }
 
-/// What a thread reads of a position: y, v and z of its four columns.
+/// A thread's part of a position: y, v and z of its four columns.
 template <class T, class Gate>
 struct OutputFour {
   typename RawFour<T>::Type y;

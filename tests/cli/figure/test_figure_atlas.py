@@ -195,7 +195,7 @@ class AtlasFigureTest(AtlasFigures):
         expected = sorted((share[n] for n in chosen), reverse=True)[:60]
         numpy.testing.assert_allclose([float(row["value"]) for row in found], expected, atol=1e-6)
         self.assertIn("share of resets", self.words("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1))
-        # Of tokens without any reset those are shown that were read most often.
+        # Where tokens have no reset, those are shown that were read most often.
         rows = self.numbers("tokens", "--head", "5:2", "--by", "resets", "--fewest", 1, "--count", 9)
         self.assertRegex(self.said, r"fox: \d+ of these tokens have no reset at all")
         with h5py.File(self.atlas()) as file:

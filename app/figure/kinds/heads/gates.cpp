@@ -229,7 +229,7 @@ std::string paintHistogram(const ViolinPanel::Content& content, double kept, con
   return page.paint(origin);
 }
 
-/// What is said of gates that have no place on a histogram's axis.
+/// Says which gates have no place on a histogram's axis.
 /// @throws UsageError where no gate has one
 void noteKept(double kept, double all, const TraceInfo& info, std::vector<std::string>& notes) {
   if (kept == 0) return;
